@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 from pydantic import BaseModel
 
@@ -20,6 +21,7 @@ from gapless.node.groups import GroupSection
 from gapless.node.network import NetworkSettings, NetworkTls, NodeSettings
 from gapless_log.kafka.options import KafkaSection, SaslSection, TlsSection, TopicSection
 from gapless_phb.config import PhbSection, PubendSection
+from gapless_routing.delta.options import Options as DeltaOptions
 from gapless_shb.config import ShbConfig
 from gapless_storage.rocksdb import RocksdbOptions
 from gapless_transport.tcp_options import TcpOptions
@@ -50,6 +52,7 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[auth]` and `[routing]`") == keys(AuthSection, RoutingSection)
     assert documented("## `[network]`") == keys(NetworkSection)
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
+    assert documented("### `[routing]` with the router `delta`") == {option.name for option in fields(DeltaOptions)}
     assert documented("## `[[group]]`") == keys(GroupSection)
     assert documented("## `[limits]`") == keys(LimitsSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}

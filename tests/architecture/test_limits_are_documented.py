@@ -190,7 +190,7 @@ MEMORY = {
         f"2 times {size(default(RocksdbOptions, 'write_buffer_bytes'))}: for logs, and for the rest"
     ),
     "blocks of data files that were read, with `rocksdb`": "2 times 32 MiB",
-    "events that a `knowledge` router keeps, of all pubends together": size(Sizes().cache_bytes),
+    "events that a router `knowledge` or `delta` keeps, of all pubends together": size(Sizes().cache_bytes),
     "what is read for subscribers, or waits for them": size(default(ShbConfig, "memory_bytes")),
     "… of it what those of a pubend share": size(default(ShbConfig, "catchup_bytes")),
 }

@@ -20,6 +20,7 @@ CORES = ("gapless.core", "gapless_phb.core", "gapless_shb.core", "gapless_routin
 ORDINARY: Mapping[str, str] = {
     "after": "emphasis",
     "before": "emphasis",
+    "other": "emphasis",
     "fail": "what a slot does, explained in the sentence that says it",
     "flexible": "Kafka's word for a form of its messages",
     "unknown": "SQL's third truth value",

@@ -31,6 +31,7 @@ from gapless.cli.doctor_logs import (
     twice_kept,
     waiting_of,
 )
+from gapless.cli.doctor_services import own_name, services
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait, naming_what_makes_it
 from gapless.cli.output import one_line, print_json, print_table, shown_bytes, shown_lag, some_lines, table_of
 from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
@@ -70,7 +71,7 @@ class Examination:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     gauges: list[dict[str, Any]] = field(default_factory=list)
     network: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """The nodes, links and SHBs of a network."""
+    """The nodes, links, services and SHBs of a network."""
 
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -234,6 +235,7 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
         examination.gauges = [gauge_json(gauge) for gauge in status.gauges]
         examination.findings += alarming(status.alarms, time.time_ns() // 1_000_000)
         examination.findings += held_groups(status.gauges)
+        examination.findings += services({own_name(status.gauges): status.gauges})
     examine_logs(examination, pubends, subscriptions)
 
 
@@ -275,6 +277,7 @@ async def examine_network(
     examination.network = {
         "nodes": of_network.node_rows(view),
         "links": of_network.link_rows(view),
+        "services": of_network.services_of(view),
         "shbs": of_network.shb_rows(view),
     }
     examination.findings += of_network.findings_of(view)

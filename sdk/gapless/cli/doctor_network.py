@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.cli.connecting import connected, within
+from gapless.cli.doctor_services import own_name, service_rows, services
 from gapless.cli.output import shown_bytes, shown_duration
 from gapless.core.gauges import values_by
 from gapless.core.network.facts import LINK_HIGH
@@ -65,7 +66,15 @@ SHB_COLUMNS: Final = {
     "pins": "the log waits for it",
     "pinned_bytes": "bytes of the log above",
 }
-COLUMNS: Final = {"nodes": NODE_COLUMNS, "links": LINK_COLUMNS, "shbs": SHB_COLUMNS}
+SERVICE_COLUMNS: Final = {
+    "node": "node",
+    "host": "pubends of",
+    "served_by": "served by",
+    "past": "past",
+    "pubends": "pubends",
+    "cut": "do not come",
+}
+COLUMNS: Final = {"nodes": NODE_COLUMNS, "links": LINK_COLUMNS, "services": SERVICE_COLUMNS, "shbs": SHB_COLUMNS}
 MAY_BE_EMPTY: Final = ("cell", "place")
 """Columns that are left out where no row has anything in them."""
 
@@ -133,8 +142,7 @@ async def _ask(description: NetworkDescription, connection: Connection) -> Netwo
 
 
 async def _own_name(connection: Connection) -> str:
-    status = await connection.status()
-    return next(iter(values_by(status.gauges, "gapless_node_serving", "node")), "")
+    return own_name((await connection.status()).gauges)
 
 
 # --------------------------------------------------------------------------------------- what there is
@@ -164,8 +172,18 @@ def columns_of(table: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def link_rows(view: NetworkView) -> list[dict[str, Any]]:
-    """A row for each end of each link that there should be, as far as its node tells of it."""
-    return [row for pair in view.description.map().links for row in _ends(view, *pair) if row is not None]
+    """A row for each end of each link that there should be, or is, as far as its node tells of it."""
+    links = dict.fromkeys(view.description.map().links)
+    for one, status in view.statuses.items():
+        for other, up in values_by(status.gauges, LINK_UP, "node").items():
+            if up and (other, one) not in links:  # past somebody who is away, for one
+                links[one, other] = None
+    return [row for pair in links for row in _ends(view, *pair) if row is not None]
+
+
+def services_of(view: NetworkView) -> list[dict[str, Any]]:
+    """A row for each node and each other one whose pubends are to come there, where the router tells of it."""
+    return service_rows({name: status.gauges for name, status in view.statuses.items()})
 
 
 def shb_rows(view: NetworkView) -> list[dict[str, Any]]:
@@ -244,6 +262,7 @@ def findings_of(view: NetworkView) -> Iterator[str]:
         yield from _broken_link(view, one, other)
     for row in link_rows(view):
         yield from _slow_link(row)
+    yield from services({name: status.gauges for name, status in view.statuses.items()}, view.silent)
     yield from _shbs(view)
     for name, reason in view.refusals.items():
         yield f"node {name} has left out of a listing what it has: {reason}. Ask as somebody who may see it"

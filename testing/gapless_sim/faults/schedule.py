@@ -83,6 +83,8 @@ SOMETIMES = (
 )
 """What should happen sometimes."""
 
+RECOVERS_WITHIN = 6 * SECOND
+"""So long after it comes back a broker may have something to learn."""
 DAMAGES_MOST = 2
 """So often records of a log are damaged in a run: up to three neighbours."""
 
@@ -95,6 +97,7 @@ class Faults:
         self._choices = world.choices.stream("faults")
         self._new_machines = world.choices.stream("faults/new machines")
         self._damage = world.choices.stream("damage")
+        self._outages = world.choices.stream("faults/outages")
         self._damaged: dict[tuple[SimBroker, str], list[int]] = {}
         """The indexes of records that were damaged."""
         self._damages = 0
@@ -138,7 +141,7 @@ class Faults:
             self._leave_something_broken()
 
     def _mend(self, broker: SimBroker) -> None:
-        broker.fuse = broker.paused_until = 0
+        broker.fuse = broker.paused_until = broker.away_until = 0
         broker.heal_disk()
         broker.on_space(low=False)
         broker.turn_delay = broker.TURN
@@ -184,6 +187,7 @@ class Faults:
             (options.clock.jumps, self._jump),
             (options.retires, self._retire),
             (options.replacements, self._replace_shb),
+            (options.outages, self._take_away),
             (options.additions, self._add_pubend),
             (options.policy_changes, self._change_policy),
             (options.map_changes, self._maps.strike),
@@ -276,6 +280,18 @@ class Faults:
         if client is not None:
             self._world.sometimes("process.client pause")
             client.pause((1 + self._choices.draw(200)) * 100 * MILLISECOND)
+
+    def _take_away(self) -> None:
+        """A broker goes away for a while, unless as many are away as may be, or have just come back."""
+        world, choices = self._world, self._outages
+        now = world.now
+        out = sum(now < broker.away_until + RECOVERS_WITHIN for broker in world.brokers.values())
+        if out < world.options.delta:
+            running = [broker for broker in world.brokers.values() if broker.running]
+            broker = choices.pick(running)
+            duration = choices.pick((1, 3, 6, 12)) * SECOND // 2
+            world.sometimes("process.away for a while")
+            broker.go_away(duration, silent=choices.chance(0.5))
 
     # The network.
 

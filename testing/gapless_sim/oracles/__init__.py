@@ -13,6 +13,8 @@ from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
 from gapless_sim.oracles.contract import Routing
+from gapless_sim.oracles.copies import D1Copy, D5Copies, D7Delay, D9Idle, Full
+from gapless_sim.oracles.delta import D3Said, D4Server, D6Ready
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
@@ -40,6 +42,7 @@ from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 from gapless_sim.recording.model import Model
 from gapless_sim.world.core_links import CoreNetwork
 from gapless_sim.world.routers import CELLS, networks_of
+from gapless_sim.world.topology import BYPASSING
 
 if TYPE_CHECKING:
     from gapless_sim.recording.observation import Oracle
@@ -134,10 +137,18 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
             K11Lost(model),
             K12Slack(model),
         ]
-        cached = I5Cached(model)
-        pieces.listeners.append(cached.gap_sent)
-        rest += [queued, cached]
+        rest += [queued]
+        if world.options.router not in BYPASSING:
+            cached = I5Cached(model)
+            pieces.listeners.append(cached.gap_sent)
+            rest += [cached]
         world.seam.watchers += [counted, queued]
+        if world.options.router in BYPASSING:
+            servers = D4Server(model)
+            hops += [D3Said(model), servers, D5Copies(model), D6Ready(model)]
+            full = Full(world)
+            hops += [D1Copy(model, full), D7Delay(model, full), D9Idle(model, full)]
+            world.seam.watchers += [servers, full]
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)
         world.network.watchers.append(judge)

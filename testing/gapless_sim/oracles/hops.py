@@ -16,7 +16,9 @@ from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import covers, join
 from gapless.core.stream.ticks import FOREVER
+from gapless_routing.delta.serving import SERVE
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.delta_frames import ServiceSaid, services_in
 from gapless_sim.recording.frame_tap import read_frame
 from gapless_sim.world.network import WEIGHT
 from gapless_sim.world.options import MILLISECOND, SECOND
@@ -77,7 +79,11 @@ def _contains(ranges: Ranges, tick: Tick) -> bool:
 
 
 class V4ByHop(HopJudge):
-    """An event crosses a link once, and once more for each time that it is asked for there."""
+    """An event crosses a link once, and once more for each time that it is asked for there.
+
+    Under `delta` who wants to be served asks for all but what it has. Where that begins the service for which the link
+    has been there so far, what comes is the one time.
+    """
 
     name = "V4"
 
@@ -89,12 +95,18 @@ class V4ByHop(HopJudge):
         """What was asked for of a pubend, by who answers and whom: an answer may go on a later link."""
         self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
         """How often a mate has handed an event to a node, to be said in its stead."""
+        self._served: dict[tuple[str, str, PubendId], list[ServiceSaid]] = {}
+        """What a broker has asked another one to serve it with, the latest last; each service once."""
+        self._served_before: dict[tuple[Hop, PubendId], int] = {}
+        """How many of these had come when something of a pubend was first said on a hop."""
 
     def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Counts the copies of each event."""
         if type(message) is not Knowledge:
             return
         copies = self._copies.setdefault(hop, Counter())
+        served = self._served.get((hop.source, hop.target, message.pubend), ())
+        self._served_before.setdefault((hop, message.pubend), len(served))
         for tick in message.data.ticks:
             copies[message.pubend, tick, message.reply] += 1
             pushed, answered = (copies[message.pubend, tick, reply] for reply in (False, True))
@@ -113,12 +125,23 @@ class V4ByHop(HopJudge):
         elif type(message) is Knowledge and self._are_mates(hop):
             handed = self._handed.setdefault(hop.target, Counter())
             handed.update((message.pubend, tick) for tick in message.data.ticks)
+        for said in services_in(message):
+            if said.kind == SERVE:
+                self._note_serve(hop, said)
+
+    def _note_serve(self, hop: Hop, said: ServiceSaid) -> None:
+        """A broker asks to be served, for the first time or again."""
+        served = self._served.setdefault((hop.target, hop.source, said.pubend), [])
+        if not served or served[-1].life != said.life or served[-1].number < said.number:
+            served.append(said)
 
     def _once(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
         """How often an event may be said on a hop to whom has not asked for it."""
         if self._are_mates(hop):  # what a mate has handed over goes to no mate again: it would never end
             return self._cells_beyond(hop.source)
-        return 1 + self._handed.get(hop.source, Counter())[pubend, tick]
+        served = self._served.get((hop.source, hop.target, pubend), [])[self._served_before[hop, pubend] :]
+        again = sum(not said.lo < tick <= said.hi for said in served)
+        return 1 + again + self._handed.get(hop.source, Counter())[pubend, tick]
 
     def _asked_for(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
         return sum(_contains(ranges, tick) for ranges in self._asked.get((hop.source, hop.target, pubend), ()))

@@ -101,9 +101,13 @@ class K10Links(Judge):
             del self._let_go[ends]
 
     def dialed(self, source: SimBroker, peer: str) -> None:
-        """A core has somebody dialed. What its router has just said, it hears at the end of its turn."""
+        """A core has somebody dialed. What its router has just said, it hears at the end of its turn.
+
+        A second process has wishes of its own, and so has a stranger, who only takes the name of a node.
+        """
         let_go = self._let_go.get((source.name, peer), self.world.now)
-        if self.world.now - let_go > CARRIED_OUT_WITHIN and not source.is_second:
+        is_first = source is self.world.brokers.get(source.name)
+        if self.world.now - let_go > CARRIED_OUT_WITHIN and is_first:
             self.fail(f"{source.name} dials {peer}, of which its router has let go")
 
     def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:

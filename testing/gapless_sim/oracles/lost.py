@@ -20,7 +20,8 @@ from gapless_shb.core.state.rows import POSITIONS, PositionRow
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.logs import PFS
-from gapless_sim.world.options import SECOND
+from gapless_sim.world.options import ROOM_FOR_ALL, SECOND
+from gapless_sim.world.topology import BYPASSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 KNOWN_FOR = SECOND
 """What has arrived that long ago is in a broker's cache: within a turn, answers may leave behind what came after."""
+WINDOW_SHARE = 0.9
+"""Of the window copies stay for so much at least, by a clock that may be fast."""
 SLOWEST = 0.1 * SECOND
 """A broker whose turns take longer than that is not judged by the clock."""
 OF_RELEASE = (GapReason.RELEASED_EARLY.value, GapReason.RETIRED.value)
@@ -194,20 +197,36 @@ class Heard:
     events: set[Tick] = field(default_factory=set)
     """Likewise."""
     recent: list[tuple[int, Knowledge]] = field(default_factory=list)
+    old_upto: Tick = 0
+    """Where copies go: how far it had heard of the pubend before the window."""
 
     def settle(self, before: int) -> None:
         """Takes in what came before some time."""
         while self.recent and self.recent[0][0] < before:
-            _, said = self.recent.pop(0)
-            self.events.update(said.data.ticks)
-            if said.stamp is RAW and not said.damaged:
-                self.known.add(min(max(said.lo, said.lost), said.hi), said.hi)
+            self._take_in(self.recent.pop(0)[1])
+
+    def settle_anew(self, before: int, since: int) -> None:
+        """Takes in what came before some time, and was new at another one: older events may be gone, when they came."""
+        self.known, self.events = IntervalSet(), set()
+        self.old_upto = max([self.old_upto, *(said.hi for at, said in self.recent if at < since)])
+        self.recent = [(at, said) for at, said in self.recent if at >= since]
+        for at, said in self.recent:
+            if at < before:
+                self._take_in(said)
+        self.known.remove(0, self.old_upto)
+        self.events = {tick for tick in self.events if tick > self.old_upto}
+
+    def _take_in(self, said: Knowledge) -> None:
+        self.events.update(said.data.ticks)
+        if said.stamp is RAW and not said.damaged:
+            self.known.add(min(max(said.lo, said.lost), said.hi), said.hi)
 
 
 class K11Lost(HopJudge):
     """A broker says only of what it was told to be lost that it is, and of nothing that it knows better.
 
-    So an event that the cache of a broker on the way has is never told as lost, nor is silence that it has.
+    So an event that the cache of a broker on the way has is never told as lost, nor is silence that it has. Where
+    copies go that nobody needs, that is so for what came within the window, unless there may be no room for it.
     """
 
     name = "K11"
@@ -258,7 +277,11 @@ class K11Lost(HopJudge):
         self._heard.clear()
 
     def _judge_better(self, hop: Hop, message: Knowledge, heard: Heard) -> None:
-        heard.settle(self.world.now - KNOWN_FOR)
+        now, options = self.world.now, self.world.options
+        if options.router not in BYPASSING:
+            heard.settle(now - KNOWN_FOR)
+        elif options.copies_bytes >= ROOM_FOR_ALL:
+            heard.settle_anew(now - KNOWN_FOR, now - int(WINDOW_SHARE * options.window_seconds * SECOND))
         for lo, hi in _lost(message):
             there = min((tick for tick in heard.events if lo < tick <= hi), default=None)
             if there is not None:

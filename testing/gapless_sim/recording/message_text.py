@@ -271,7 +271,11 @@ def frame_text(
     except RemoteProtocolError:
         return MessageText("garbled", f"{len(frame)} bytes that make no sense")
     if type(message) is routing_frames.Private and (told := explain(message)):
-        return MessageText("private", told)
+        words = (
+            names.pubend(word.rstrip(",")) + "," * word.endswith(",") if "@" in word else word
+            for word in told.split(" ")
+        )
+        return MessageText("explained", " ".join(words))
     return routing_text(message, names)
 
 

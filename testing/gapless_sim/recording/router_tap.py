@@ -68,6 +68,10 @@ class RouterTap:
         if self._world.in_liveness:
             self.begin_liveness()
 
+    def router_of(self, broker: str) -> Any:
+        """The router that a broker has now, for who judges what it says to nobody."""
+        return self._routers[broker]
+
     def explain(self, broker: str, said: Private) -> str:
         """What the router of a broker says of a frame of its own kind; "": nothing."""
         explain = getattr(self._routers.get(broker), "explain", None)

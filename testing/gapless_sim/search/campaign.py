@@ -15,7 +15,7 @@ from gapless_sim.search.result import Failure, Result
 from gapless_sim.search.storages import SIMULATED, faults_on, options_on, run_on
 from gapless_sim.world.choices import Choices
 from gapless_sim.world.options import FAULTS, SECOND, Options, draw_options, with_order, with_policies
-from gapless_sim.world.topology import with_interest_turns, with_replacements, with_topology
+from gapless_sim.world.topology import with_bypasses, with_interest_turns, with_replacements, with_topology
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
@@ -51,6 +51,7 @@ class Plan:
         ruled = with_policies(drawn, choices.stream("policies"))
         placed = with_topology(ruled, choices, self.topology, faults, self.levels)
         placed = with_interest_turns(placed, choices.stream("interest turns"))
+        placed = with_bypasses(placed, choices.stream("bypasses"))
         if "operator" in faults:
             placed = with_replacements(placed, choices.stream("replacements"))
         return options_on(self.storage, with_order(placed, choices.stream("order")))

@@ -11,6 +11,7 @@
     show credit          hide credit            a kind of line
     retain 2 s                                  before `start`: older events are released, even if somebody needs them
     network phb1:phb ib1+ib2<phb1 shb1:shb<ib1  before `start`: a tree of cells instead, under the router `knowledge`
+    tree phb1:phb ib1<phb1 shb1:shb<ib1         before `start`: a tree of single nodes instead, under the router `delta`
     group                                       before `start`: two PHBs in total order, each with a publisher; what is
                                                 published with one command goes to them in turns, at the same time
     roam                                        before `start`, after `network`: the subscriber goes to any SHB, first
@@ -26,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from gapless.core.client.consuming.subscription import WINDOW_EVENTS
 from gapless.core.wire.messages import Order, StartAt
@@ -41,7 +43,7 @@ from gapless_sim.world.choices import Choices
 from gapless_sim.world.consumer import Consumer, Row
 from gapless_sim.world.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.world.producer import Outbox, Producer, Publication
-from gapless_sim.world.topology import TREE, Topology, roaming_of
+from gapless_sim.world.topology import SINGLES, TREE, Topology, roaming_of
 from gapless_sim.world.world import World
 from gapless_sim.world.world_builder import build
 
@@ -109,7 +111,8 @@ class Script:
             "show": self._show,
             "hide": self._hide,
             "retain": self._retain,
-            "network": self._network,
+            "network": partial(self._network, "network", TREE, "knowledge"),
+            "tree": partial(self._network, "tree", SINGLES, "delta"),
             "group": self._group,
             "roam": self._roam,
             "streams": self._streams,
@@ -175,15 +178,15 @@ class Script:
         if self._world is not None:
             raise ScriptError(f"`{verb}` comes before `start`")
 
-    def _network(self, rest: str) -> None:
-        self._before_start("network")
+    def _network(self, verb: str, kind: str, router: str, rest: str) -> None:
+        self._before_start(verb)
         try:
-            topology = Topology.parse(rest)
+            topology = Topology.parse(rest, kind)
         except ValueError as error:
             raise ScriptError(str(error)) from error
         if not {"phb1", "shb1"} <= topology.roles.keys():
             raise ScriptError("the publisher is at phb1, and the subscriber at shb1: the network needs both")
-        self._options = replace(self._options, router="knowledge", topology=TREE, cells=rest)
+        self._options = replace(self._options, router=router, topology=kind, cells=rest, delta=1)
         self._chart = self._new_chart(topology.roles, NETWORK_WIDTH)
         self._hidden |= dict.fromkeys(UPKEEP)
 

@@ -82,6 +82,8 @@ class SimBroker:
         self.given_up = False
         """Whether an operator is needed to bring it up: its volume was refused."""
         self.paused_until = 0
+        self.away_until = -FOREVER
+        """It does not start again before that."""
         self.space_low_upto = -FOREVER
         """When its disk was nearly full the last time: long ago if never, and while it is, a time that never comes."""
         self.stalled_until = 0
@@ -142,7 +144,7 @@ class SimBroker:
 
     def boot(self) -> None:
         """Starts the process, recovers, and serves."""
-        if self.running or self.given_up or self.removed or self.shut_out:
+        if self.running or self.given_up or self.removed or self.shut_out or self.world.now < self.away_until:
             return
         self.boots += 1
         self.life = self.world.new_life()
@@ -217,6 +219,12 @@ class SimBroker:
             self.world.sometimes("topology.volume gone")
             self.replace_disk()
         self.world.after(self._choices.delay(50 * MILLISECOND, 400 * MILLISECOND), self.name, "boot", self.boot)
+
+    def go_away(self, duration: int, *, silent: bool) -> None:
+        """Its process is gone, and is not back for a while; `silent`: its machine is, and nobody is told so."""
+        self.away_until = self.world.now + duration
+        self.crash() if silent else self.kill()
+        self.world.after(duration, self.name, "boot", self.boot)
 
     def pause(self, duration: int) -> None:
         """The process stands still: it does nothing, and receives everything later."""

@@ -17,6 +17,8 @@ MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 
+ROOM_FOR_ALL = 64 << 20
+"""So many bytes of events no run has."""
 FAULTS = ("network", "disk", "process", "clock", "operator")
 """The classes of faults that `--faults` can name."""
 
@@ -161,6 +163,14 @@ class Options:
     "": a mesh of PHBs and SHBs alone."""
     cells: str = ""
     """The nodes of such a network, as `gapless_sim.world.topology` writes them."""
+    delta: int = 0
+    """So many nodes next to each other may be away: of a router that bypasses them; of others none."""
+    window_seconds: int = 10
+    """So long such a router keeps every event, unless there is no room for it."""
+    copies_bytes: int = ROOM_FOR_ALL
+    """So much room it has for them."""
+    outages: float = 0.0
+    """Brokers that go away for a while, a second: no more at a time than may be away next to each other."""
     roaming: bool = False
     """Whether subscriptions are consumed at any SHB of a tree or mesh."""
     link_cores: bool = False

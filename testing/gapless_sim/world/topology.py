@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.ports import Roaming
-from gapless_sim.world.options import FAULTS, NetworkFaults
+from gapless_sim.world.options import (
+    FAULTS,
+    MILLISECOND,
+    ROOM_FOR_ALL,
+    SECOND,
+    DiskFaults,
+    NetworkFaults,
+    ProcessFaults,
+)
 from gapless_sim.world.routers import CELLS, FULL_MESH, NODES, ONE, networks_of
 
 if TYPE_CHECKING:
@@ -47,6 +55,13 @@ REPLACED_SHARE = 0.25
 """In so many trees machines of SHBs are lost."""
 READS_IN_TURNS = ("knowledge",)
 """Routers that have options for how much of an interest they say and read in a turn."""
+BYPASSING = ("delta",)
+"""Routers that bypass nodes which are away, and keep copies of events for it."""
+DELTA_MOST = 2
+"""So many nodes next to each other may be away at most."""
+OUTAGES_SHARE = 0.25
+"""So many of their runs are about nodes that are away, and about nothing else."""
+OUTAGES_LAST = 20 * SECOND
 CHAIN, HUB, RANDOM = SHAPES = ("chain", "hub", "random")
 """How a drawn tree of single nodes hangs together."""
 SINGLES_MOST = 6
@@ -111,9 +126,9 @@ class Topology:
         self._links = frozenset(self.links)
 
     @classmethod
-    def parse(cls, text: str, kind: str = TREE) -> Topology:
+    def parse(cls, text: str, kind: str = TREE, *, delta: int = 0) -> Topology:
         """The other way round from `str`. Raises ValueError."""
-        return cls([_parse_cell(word) for word in text.split()], kind)
+        return cls([_parse_cell(word) for word in text.split()], kind, delta=delta)
 
     def with_cells(self, cells: Sequence[Cell]) -> Topology:
         """Others, in a network of the same kind."""
@@ -366,11 +381,46 @@ def with_interest_turns(options: Options, draws: Stream) -> Options:
     return replace(options, interest_turn=interest_turn)
 
 
+def with_bypasses(options: Options, draws: Stream) -> Options:
+    """The same; where nodes that are away are bypassed, how many in a row, and how long and for how many copies stay.
+
+    Events of a run are small and few: so is the room for them where it is to be short.
+    """
+    delta, window = 1 + draws.draw(DELTA_MOST), draws.pick((10, 10, 3, 1))
+    room = draws.pick((options.copies_bytes, options.copies_bytes, options.copies_bytes, 8_000, 1_500))
+    if options.router not in BYPASSING:
+        return options
+    options = replace(options, delta=delta, window_seconds=window, copies_bytes=room)
+    return _with_outages(options, draws) if options.is_churn_alone and draws.chance(OUTAGES_SHARE) else options
+
+
+def _with_outages(options: Options, draws: Stream) -> Options:
+    """A run about nodes that are away, and that nobody notices: nothing else goes wrong with them, or between them."""
+    network, process = options.network, options.process
+    return replace(
+        options,
+        outages=0.25 * (1 + draws.draw(4)),
+        duration=max(options.duration, OUTAGES_LAST),
+        window_seconds=10,
+        copies_bytes=ROOM_FOR_ALL,
+        network=NetworkFaults(min(network.delay, 5 * MILLISECOND), bytewise=network.bytewise),
+        disk=DiskFaults(min(options.disk.sync_time, MILLISECOND), min(options.disk.read_time, MILLISECOND)),
+        process=ProcessFaults(client_crash=process.client_crash),
+        clock=replace(options.clock, jumps=0.0),
+        retires=0.0,
+        additions=0.0,
+        policy_changes=0.0,
+        map_changes=0.0,
+        second_processes=0.0,
+        second_hosts=0.0,
+    )
+
+
 def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)
     knows = options.is_churn_alone or options.workload == "roaming"
-    if not often or options.topology not in BY_TREE or not knows:
+    if not often or options.topology not in BY_TREE or not knows or options.outages:
         return options
     return replace(options, replacements=0.3 if options.workload == "roaming" else 0.1)
 
@@ -385,4 +435,4 @@ def roaming_of(options: Options) -> Roaming | None:
 
 def topology_of(options: Options) -> Topology | None:
     """What the options of a run say of it; None where it has no nodes but PHBs and SHBs."""
-    return Topology.parse(options.cells, options.topology) if options.topology else None
+    return Topology.parse(options.cells, options.topology, delta=options.delta) if options.topology else None

@@ -23,7 +23,7 @@ from gapless_sim.world.clocks import NodeClock
 from gapless_sim.world.disk import Disk, memory_disk
 from gapless_sim.world.kafka_network import TOPIC, SimKafka
 from gapless_sim.world.routers import HOSTILE
-from gapless_sim.world.topology import READS_IN_TURNS, topology_of
+from gapless_sim.world.topology import BYPASSING, READS_IN_TURNS, topology_of
 from gapless_sim.world.world import World
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from gapless_sim.world.options import Options
 
 NETWORK = "simulated"
+FORGET_SECONDS = 30
+"""So long a router that keeps copies for an SHB keeps them, and its name, when nobody hears of it (K9)."""
 PUBLISHERS_MOST = 2
 """So many clients only publish, where there are nodes without roles."""
 
@@ -170,6 +172,9 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         routing |= {"turn_subscriptions": turn, "turn_bytes": 20 * turn}
         if turn == 1:  # where interests go little by little, even small stamps go by name
             routing["stamp_shbs"] = 1
+    elif options.router in BYPASSING:
+        routing |= {"delta": options.delta, "forget_seconds": FORGET_SECONDS}
+        routing |= {"window_seconds": options.window_seconds, "cache_bytes": options.copies_bytes}
     config = make_config(settings)
     config = config.model_copy(update={"group": tuple(groups_of(options, roles))})
     if not hosted:  # no configuration can say that yet

@@ -67,7 +67,7 @@ PUSHING = (
         ("only what is known",),
         "A push reaches back over what is not known, and so says that it is silence.",
         (
-            Replace(f"{_RELAY}._stretch", "return min(floor, top)"),
+            Replace(f"{_RELAY}.stretch", "return min(floor, top)"),
             Edit(
                 f"{_RELAY}._said",
                 "if run.kind is not Kind.SILENCE:\n            return None\n",
@@ -393,7 +393,7 @@ TELLING = (
         (
             Edit(
                 "gapless_routing.common.pubend_flow:PubendFlow._notify",
-                "stable = stream.stable_for(direction, is_full=self._links.is_full(broker))",
+                "stable = stream.stable_for(self.of(broker), is_full=self._links.is_full(broker))",
                 "stable = stream.meta.stable + (60_000 << 22)",
             ),
         ),

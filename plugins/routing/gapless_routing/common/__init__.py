@@ -17,6 +17,7 @@
     reading         frames of other brokers: decoded, checked, and given to whoever takes them
     relay_router    all of these as one router, without the shape of its network
     interest        tables of what SHBs want, and interests in parts
+    trees           maps whose links make a tree, and what is wrong where they do not
     release         up to where all members of a pubend are done
 
 Routers of others may stand on these modules, too.

@@ -23,7 +23,7 @@ from gapless.core.network.frames import InterestPart
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
-from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
 from gapless_routing.common.interest import Decision, InterestParts, InterestTable
 from gapless_routing.common.pacing import NEXT_TURN
 from gapless_routing.common.router_state import CORE, RouterState
@@ -60,8 +60,8 @@ class Direction:
 
     __slots__ = ("heard", "missing", "parts", "synced", "table")
 
-    def __init__(self) -> None:
-        self.table = InterestTable()
+    def __init__(self, interest_bytes: int) -> None:
+        self.table = InterestTable(interest_bytes)
         self.parts = InterestParts()
         self.heard: dict[ShbId, int] = {}
         """When the own broker of each SHB last spoke of it."""
@@ -80,15 +80,17 @@ class InterestByDirection:
         directions: Iterable[str],
         on_heard: Callable[[ShbId, str], None],
         forgotten_after: int = FORGOTTEN_AFTER,
+        interest_bytes: int = FOREVER,
     ) -> None:
         """`on_heard` is called when an SHB is heard of in a direction: it may have to be enrolled.
 
         `forgotten_after`: an SHB of which its own broker has not spoken for so long, in nanoseconds, is forgotten.
+        `interest_bytes`: as of `InterestTable`.
         """
         self._state = state
         self._forgotten_after = forgotten_after
         self._on_heard = on_heard
-        self._directions = {name: Direction() for name in (CORE, *directions)}
+        self._directions = {name: Direction(interest_bytes) for name in (CORE, *directions)}
         self._directions[CORE].synced = True
 
     def __contains__(self, name: object) -> bool:
@@ -213,6 +215,16 @@ class InterestByDirection:
         self.tidy()
         return after != before or (not known and interest.shb in direction.table.versions)
 
+    def as_said(self, name: str, interest: Interest) -> Interest:
+        """Returns what is passed on of an interest: of an SHB of which everything is wanted, its version alone."""
+        if not self._directions[name].table.wants_all(interest.shb):
+            return interest
+        if interest.full:
+            return Interest(
+                interest.shb, 0, interest.version, self._directions[name].table.filters(interest.shb), full=True
+            )
+        return Interest(interest.shb, interest.base, interest.version, {})
+
     def has(self, name: str, interest: Interest) -> bool:
         """Whether the table is as far as an interest, or farther."""
         table = self._directions[name].table
@@ -237,6 +249,9 @@ class InterestByDirection:
         """A census names an SHB in a direction, of which its own broker spoke at that time."""
         direction = self._directions[name]
         self.hear(name, row.shb, at)
+        if direction.table.wants_all(row.shb):
+            direction.table.reach(row.shb, row.version)
+            return
         version, digest = direction.table.summary(row.shb)
         if version < row.version or (version == row.version and digest != row.digest):
             direction.missing[row.shb] = max(row.version, direction.missing.get(row.shb, 0))

@@ -19,11 +19,14 @@ from gapless.core.network.frames import PORTION_BYTES, InterestPart, portions
 from gapless.core.network.interest import row_digest
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
-from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
 from gapless.selectors import BatchMatcher, Filter
 
 TIDIED_AT_ONCE: Final = 256
 """So many filters that nobody wants any more are taken out of a table at a time; until then they match, to no harm."""
+
+
+_ALL: Final = Filter(("#",))
 
 
 class Decision(NamedTuple):
@@ -106,11 +109,15 @@ class InterestParts:
 class _Row:
     """One SHB's interest."""
 
-    __slots__ = ("digest", "filters", "keys", "version")
+    __slots__ = ("bytes", "digest", "filters", "keys", "version", "wants_all")
 
     def __init__(self) -> None:
         self.version = 0
         self.digest = 0
+        self.bytes = 0
+        """How long the texts of its filters are."""
+        self.wants_all = False
+        """Whether they are too long to be kept: then one filter stands for all of them, and everything matches it."""
         self.filters: dict[int, Filter] = {}
         self.keys: dict[int, int] = {}
         """The matcher's key of each subscription: subscription ids are unique in one SHB only."""
@@ -124,9 +131,11 @@ class InterestTable:
     is never wrong: silence is what matches nothing.
     """
 
-    __slots__ = ("_leftover", "_matcher", "_next_key", "_preparing", "_rows")
+    __slots__ = ("_bytes_max", "_leftover", "_matcher", "_next_key", "_preparing", "_rows")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = FOREVER) -> None:
+        """`bytes_max`: of an SHB whose filters have longer texts, everything is taken to be wanted."""
+        self._bytes_max = bytes_max
         self._rows: dict[ShbId, _Row] = {}
         self._preparing: dict[ShbId, _Row] = {}
         """What came of a whole that is not all there, with keys of its own."""
@@ -167,6 +176,10 @@ class InterestTable:
         row = self._rows.get(interest.shb)
         if interest.full:
             prepared = self._preparing.pop(interest.shb, None)
+            if _bytes_of(interest.add) > self._bytes_max:
+                self._leave(prepared)
+                self._take_all(row or self._new_row(interest.shb), interest.version)
+                return True
             if row is not None and row.version > interest.version:
                 self._leave(prepared)
             elif prepared is not None and prepared.filters == interest.add:
@@ -181,12 +194,28 @@ class InterestTable:
             return False
         if interest.base != row.version:
             return interest.version <= row.version
+        if row.wants_all:
+            row.version = interest.version
+            return True
         for subscription in sorted(interest.drop):
             self._drop(row, subscription)
         for subscription, wanted in interest.add.items():
             self._put(row, subscription, wanted)
         row.version = interest.version
+        if row.bytes > self._bytes_max:
+            self._take_all(row, row.version)
         return True
+
+    def wants_all(self, shb: ShbId) -> bool:
+        """Whether an SHB has filters with longer texts than are kept here: everything matches, of any version."""
+        row = self._rows.get(shb)
+        return row is not None and row.wants_all
+
+    def reach(self, shb: ShbId, version: int) -> None:
+        """An SHB of which everything matches has this version."""
+        row = self._rows[shb]
+        assert row.wants_all, "what is filtered by filters has the version of these"
+        row.version = max(row.version, version)
 
     def prepare(self, part: InterestPart) -> None:
         """A part of a whole has come: when all of it is there, `apply` has little left to do."""
@@ -200,7 +229,7 @@ class InterestTable:
             self._leave(preparing)
             preparing = self._preparing[part.shb] = _Row()
             preparing.version = part.version
-        for subscription, wanted in part.add.items():
+        for subscription, wanted in part.add.items() if preparing.bytes <= self._bytes_max else ():
             self._put(preparing, subscription, wanted)
 
     def forget(self, shb: ShbId) -> None:
@@ -249,12 +278,21 @@ class InterestTable:
 
     def _replace(self, row: _Row, interest: Interest) -> None:
         """Only what differs is touched: a repetition of the whole costs no compilation."""
+        row.wants_all = False
         for subscription in tuple(row.filters):
             if subscription not in interest.add:
                 self._drop(row, subscription)
         for subscription, wanted in interest.add.items():
             self._put(row, subscription, wanted)
         row.version = interest.version
+
+    def _take_all(self, row: _Row, version: int) -> None:
+        """There are more filters than are kept: one stands for all of them."""
+        if version >= row.version:
+            self._put(row, 0, _ALL)
+            for subscription in [subscription for subscription in row.filters if subscription]:
+                self._drop(row, subscription)
+            row.version, row.wants_all = version, True
 
     def _put(self, row: _Row, subscription: int, wanted: Filter) -> None:
         if row.filters.get(subscription) == wanted:
@@ -264,6 +302,7 @@ class InterestTable:
         self._next_key += 1
         self._matcher.add(self._next_key, wanted)
         row.filters[subscription] = wanted
+        row.bytes += _bytes(wanted)
         row.keys[subscription] = self._next_key
         row.digest ^= row_digest(subscription, wanted)
 
@@ -271,4 +310,14 @@ class InterestTable:
         wanted = row.filters.pop(subscription, None)
         if wanted is not None:
             self._matcher.remove(row.keys.pop(subscription))
+            row.bytes -= _bytes(wanted)
             row.digest ^= row_digest(subscription, wanted)
+
+
+def _bytes(wanted: Filter) -> int:
+    """How long the texts of a filter are."""
+    return len(wanted.selector) + sum(map(len, wanted.topics))
+
+
+def _bytes_of(filters: Mapping[int, Filter]) -> int:
+    return sum(map(_bytes, filters.values()))

@@ -13,7 +13,7 @@ from typing import Final
 from gapless.core.network.facts import AskInterest, BrokerId, Interest, LinkId
 from gapless.core.network.frames import Address, InterestPart, InterestQuestion, Private, portions
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
-from gapless.core.stream.ticks import ShbId
+from gapless.core.stream.ticks import FOREVER, ShbId
 from gapless.errors import RemoteProtocolError
 from gapless_routing.common.census import (
     FORGOTTEN_AFTER,
@@ -52,8 +52,9 @@ class InterestFlow:
         turn_bytes: int = TURN_BYTES,
         turn_subscriptions: int = TURN_SUBSCRIPTIONS,
         forgotten_after: int = FORGOTTEN_AFTER,
+        interest_bytes: int = FOREVER,
     ) -> None:
-        """`on_heard`, `forgotten_after`: as of `InterestByDirection`.
+        """`on_heard`, `forgotten_after`, `interest_bytes`: as of `InterestByDirection`.
 
         `read` takes a frame with a part of an interest, when its turn has come: it ends in `on_part`.
         """
@@ -61,7 +62,7 @@ class InterestFlow:
         self._links = links
         self._turn_bytes = turn_bytes
         self._turn_subscriptions = turn_subscriptions
-        self.table = InterestByDirection(state, directions, on_heard, forgotten_after)
+        self.table = InterestByDirection(state, directions, on_heard, forgotten_after, interest_bytes)
         self.intake = Intake(state, turn_bytes, turn_subscriptions, read)
         self.sayings = Sayings(state, links, turn_subscriptions)
         self.shb: ShbId = ""
@@ -194,6 +195,7 @@ class InterestFlow:
             self._links.send(broker, InterestQuestion(shb))
 
     def _forward(self, origin: str, interest: Interest, sender: BrokerId | None, to: str) -> None:
+        interest = self.table.as_said(origin, interest)
         if interest.full and len(interest.add) > self._turn_subscriptions:  # the census says it in time
             self._state.timers.set(("census",), self._state.now + NEXT_TURN)
         else:

@@ -111,6 +111,10 @@ class ProgressTable:
         for portion in portions(rows):
             self._sender.send(broker, ProgressRows(tuple(portion)))
 
+    def say_all_to(self, broker: BrokerId, pubend: PubendId) -> None:
+        """A broker is next on the way to a pubend now: it gets all rows of it."""
+        self.on_link_up(broker, lambda name: name == pubend)
+
     def _of(self, pubend: PubendId) -> list[Progress]:
         return [] if pubend in self._releases else list(self._rows[pubend].values())
 

@@ -158,6 +158,11 @@ class RelayedPubend(KnownPubend):
         """Whether others may ask here for it. If not, every answer is for the SHB here."""
         return bool(self.outward)
 
+    @property
+    def let_go_upto(self) -> Tick:
+        """Up to here events may have been let go of: one of them that comes again is not pushed again."""
+        return 0
+
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
         """Returns how far a notice may say that the pubend is decided.
 
@@ -271,6 +276,7 @@ class Relay:
         if new.ranges != whole:
             for tick in delta.events.ticks:
                 new.add(tick - 1, tick)
+        new.remove(0, pubend.let_go_upto)  # whoever misses something there asks (TD12)
         return new
 
     def _deliver(self, pubend: RelayedPubend, knowledge: Knowledge, need: Stamp) -> list[Knowledge]:
@@ -407,6 +413,12 @@ class Relay:
                 self._state.timers.cancel(("silence", pubend.meta.pubend, direction))
         if broker is not None:
             pushed.setdefault(broker, []).append(said)
+
+    def tell_shb(self, pubend: RelayedPubend) -> None:
+        """Tells the SHB here what is cached: as if it had come just now."""
+        known, _ = pubend.cache.answer(((pubend.cache.base, pubend.cache.known_upto),), {})
+        for knowledge in known:
+            self._deliver(pubend, replace(knowledge, reply=False), {})
 
     def copy(self, pubend: RelayedPubend, direction: str, ranges: Ranges) -> Ranges:
         """Says in a direction what is known of some ranges, as far as there is room now. Returns what is left of them.

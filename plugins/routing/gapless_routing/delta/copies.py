@@ -93,6 +93,11 @@ class CopiedPubend(RelayedPubend):
     """… when this was safe."""
 
     @property
+    def let_go_upto(self) -> Tick:
+        """What was evicted, or is older than the window and was told to all, is not pushed a second time."""
+        return max(self.evicted, self.looked_upto)
+
+    @property
     def is_cached(self) -> bool:
         """Whether others may ask here for it: all who are farther away, whoever serves them."""
         return self.has_below
@@ -151,8 +156,8 @@ class Copies:
                 pubend.reports[report.broker] = report
                 pubend.changed[report.broker] = None
 
-    def forget_life(self, broker: BrokerId, life: int) -> None:
-        """A broker has another life: it came back empty (TD2)."""
+    def forget_lives_but(self, broker: BrokerId, life: int | None) -> None:
+        """A broker has this life: what it had in another one is gone (TD2)."""
         for pubend in self._pubends.values():
             report = pubend.reports.get(broker)
             if report is not None and report.life != life:
@@ -232,8 +237,8 @@ class Copies:
 
     def _groups(self, pubend: CopiedPubend) -> list[BrokerId]:
         """Under which brokers SHBs are known that are farther away from a pubend."""
-        shbs = self._interests.table.shbs
-        return [group for group in self._tree.near if self._is_below(pubend, group) and shbs(group)]
+        below = [neighbour for neighbour in self._tree.neighbours if neighbour not in pubend.path[:1]]
+        return [group for neighbour in below for group in self._interests.groups(neighbour)]
 
     def _safe(self, pubend: CopiedPubend, group: BrokerId) -> IntervalSet:
         """Which ticks are safe for those who are known under a broker.

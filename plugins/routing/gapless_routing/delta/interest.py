@@ -65,14 +65,28 @@ class SideInterests(InterestFlow):
         read: Callable[[LinkId, BrokerId, bytes], None],
     ) -> None:
         """`on_heard`, `read`: as of `InterestFlow`."""
-        super().__init__(state, ring.links, tree.near, on_heard, read, TURN_BYTES, TURN_SUBSCRIPTIONS, options.forget)
+        super().__init__(
+            state,
+            ring.links,
+            tree.near,
+            on_heard,
+            read,
+            TURN_BYTES,
+            TURN_SUBSCRIPTIONS,
+            options.forget,
+            options.interest_bytes,
+        )
         self._tree = tree
         self._ring = ring
         self._forget = options.forget
         self._homes: dict[ShbId, BrokerId] = {}
         """At which broker each SHB is, as it was said last."""
+        self._used: dict[BrokerId, list[BrokerId]] = {}
+        """Under which brokers SHBs were ever known to which the way leads over a certain one."""
         self._retired: dict[ShbId, int] = {}
         """When an SHB was dropped: what was said of it before counts no more."""
+        self._named: dict[BrokerId, dict[ShbId, None]] = {}
+        """The SHBs on the side of each linked broker, as it said: also those that are not believed to be there."""
         self._totals: dict[BrokerId, int] = {}
         """How many SHBs there are on the side of a broker, as it said when it knew."""
         self._known = {
@@ -114,12 +128,9 @@ class SideInterests(InterestFlow):
 
     def _has_all_of(self, broker: BrokerId) -> bool:
         """Whether all rows are here that a broker has named, and it has named all."""
-        total, groups = self._totals.get(broker), self._tree.beyond(broker)
-        return (
-            total is not None
-            and sum(len(self.table.shbs(group)) for group in groups) >= total
-            and not any(self.table.lacks_any(group) for group in groups)
-        )
+        total = self._totals.get(broker)
+        is_named = total is not None and len(self._named.get(broker, ())) >= total
+        return is_named and not any(map(self.table.lacks_any, self._tree.beyond(broker)))
 
     def _is_whole_for(self, broker: BrokerId) -> bool:
         """Whether it is known what everybody in all directions wants, but for that of a broker."""
@@ -135,7 +146,7 @@ class SideInterests(InterestFlow):
 
     def groups(self, broker: BrokerId) -> list[BrokerId]:
         """Returns under which brokers the SHBs are known to which the way leads over a certain one."""
-        return [group for group in self._tree.beyond(broker) if self.table.shbs(group)]
+        return [group for group in self._used.get(broker, ()) if self.table.shbs(group)]
 
     def are_at_home(self, group: BrokerId) -> bool:
         """Whether all SHBs that are known under a broker are at that very broker."""
@@ -186,7 +197,7 @@ class SideInterests(InterestFlow):
 
     def widened(self, broker: BrokerId) -> int:
         """Returns another number whenever more may be wanted behind a broker than before."""
-        return sum(map(self.table.widened, self._tree.beyond(broker)))
+        return sum(map(self.table.widened, self._used.get(broker, ())))
 
     def wants_nothing(self, broker: BrokerId) -> bool:
         """Whether it is known that there is no SHB behind a broker."""
@@ -229,7 +240,9 @@ class SideInterests(InterestFlow):
     def on_census(self, broker: BrokerId, data: bytes) -> None:
         """Who is on the side of a broker. Raises RemoteProtocolError when it makes no sense."""
         census = _decode(data)
+        named = self._named.setdefault(broker, {})
         for row in census.rows:
+            named[row.shb] = None
             at = self._state.now - row.age * MILLISECOND
             if self._place(broker, row.shb, row.home, at):
                 self.table.take_row(self._tree.group_of(row.home), row, at, lambda shb: self._ask(broker, shb))
@@ -245,6 +258,8 @@ class SideInterests(InterestFlow):
         """A link to a broker is gone."""
         self.sayings.link_down(broker)
         self._told.discard(broker)
+        self._named.pop(broker, None)
+        self._totals.pop(broker, None)
 
     def retire(self, shb: ShbId) -> None:
         """An SHB was retired: what others still say of it, from before, counts no more (K9)."""
@@ -267,6 +282,10 @@ class SideInterests(InterestFlow):
             if group != self._tree.group_of(home):
                 self.table.forget(group, shb)
         self._homes[shb] = home
+        group = self._tree.group_of(home)
+        if group not in self._used.get(group, ()):
+            for on_way in self._tree.path(group):
+                self._used.setdefault(on_way, []).append(group)
         return True
 
     def say_census(self) -> list[ShbId]:

@@ -1,9 +1,9 @@
 """Links to the nearest live brokers, and what each of them can do (protocol: delta-router).
 
-A broker wishes for a link to each neighbour. Where one is away for a while, it wishes for links to those beyond it, as
-many hops away as its reach is; toward a pubend also where a neighbour is there and of no use. Every broker says once a
-second, and on every change, what it can do (`Status`). A link that both ends no longer wish for is hung up by one of
-them: if each did it by itself, the other would make it again.
+A broker wishes for a link to each neighbour. Where one goes away, or does not answer for a while, it wishes for links
+to those beyond it, as many hops away as its reach is; toward a pubend also where one is there and of no use. Every
+broker says once a second, and on every change, what it can do (`Status`). A link that both ends no longer wish for is
+hung up by one of them: if each did it by itself, the other would make it again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BEAT: Final = 1 * SECOND
 STATUS_LASTS: Final = 3 * SECOND
 """Who has said nothing for so long counts as unready, and as cut off from every pubend."""
 WISH_LASTS: Final = 10 * SECOND
-"""So long after a wish is over the other end hears of it: a broker that comes and goes costs no links each time."""
+"""A link is wished for so long after it was needed last: a broker that comes and goes costs no links each time."""
 
 
 class Status(Struct, array_like=True, frozen=True, gc=False):
@@ -65,7 +65,8 @@ class Ring:
         """Since when a broker that is wished for is away."""
         self._useless_since: dict[BrokerId, int] = {}
         """Since when a broker that is there is of no use toward a pubend."""
-        self._unwished_since: dict[BrokerId, int] = {}
+        self._needless_since: dict[BrokerId, int] = {}
+        """Since when a broker that is wished for is not needed any more."""
         self._heard: dict[BrokerId, tuple[Status, int]] = {}
         """What each broker said last, and when."""
         self._said: dict[BrokerId, Status] = {}
@@ -131,8 +132,8 @@ class Ring:
         if broker not in self.links:
             self._heard.pop(broker, None)
             self._useless_since.pop(broker, None)
-            if broker in self._wished:
-                self._wait(self._away_since, broker)
+            if broker in self._wished:  # it was there, so there is nothing to wait for
+                self._away_since[broker] = self._state.now - self._options.ring_wait
 
     def on_status(self, broker: BrokerId, data: bytes) -> None:
         """A broker says what it can do. Raises RemoteProtocolError when it says nothing that makes sense."""
@@ -150,22 +151,25 @@ class Ring:
         """
         wanted = self._wanted(sources, servers)
         for broker in wanted:
+            self._needless_since.pop(broker, None)
             if broker not in self._wished:
                 self._wished[broker] = None
-                self._unwished_since.pop(broker, None)
                 if broker not in self.links:
                     self._wait(self._away_since, broker)
                 self.links.wish(broker)
         for broker in [broker for broker in self._wished if broker not in wanted]:
-            del self._wished[broker]
-            self._away_since.pop(broker, None)
-            self._unwished_since[broker] = self._state.now
-            self.links.let_go(broker)
+            since = self._needless_since.setdefault(broker, self._state.now)
+            if self._state.now - since >= WISH_LASTS:
+                del self._wished[broker], self._needless_since[broker]
+                self._away_since.pop(broker, None)
+                self.links.let_go(broker)
         for broker in list(self.links):
             if self._is_needless(broker):
                 self.links.hang_up(broker)
 
-    def _wanted(self, sources: Iterable[tuple[PubendId, BrokerId]], servers: Iterable[BrokerId]) -> dict[BrokerId, None]:
+    def _wanted(
+        self, sources: Iterable[tuple[PubendId, BrokerId]], servers: Iterable[BrokerId]
+    ) -> dict[BrokerId, None]:
         beyond: dict[BrokerId, dict[BrokerId, None]] = {}
         """Of a broker that is there, and of no use toward a pubend: who is next on the way."""
         toward = dict.fromkeys(servers)
@@ -206,15 +210,10 @@ class Ring:
             self._state.timers.set_earlier(("ring",), over)
         return self._state.now >= over
 
-    def _wishes(self, broker: BrokerId) -> bool:
-        """Whether this broker wishes for a link, or did lately."""
-        over = self._unwished_since.get(broker)
-        return broker in self._wished or (over is not None and self._state.now - over < WISH_LASTS)
-
     def _is_needless(self, broker: BrokerId) -> bool:
         """Whether a link is to be hung up here: both ends wish for it no more, and this one's name comes first."""
         said = self._heard.get(broker)
-        return said is not None and not said[0].wants and not self._wishes(broker) and self._state.broker < broker
+        return said is not None and not said[0].wants and broker not in self._wished and self._state.broker < broker
 
     # ----------------------------------------------------------------------------------------- status
 
@@ -222,7 +221,7 @@ class Ring:
         """Sends what says something new; `again`: to everybody."""
         for broker in self.links:
             said = self._said.get(broker)
-            now = self.ready, self.cut, self._wishes(broker)
+            now = self.ready, self.cut, broker in self._wished
             if again or said is None or (said.ready, said.cut, said.wants) != now:
                 self._number += 1
                 status = self._said[broker] = Status(self._state.life, self._number, *now)

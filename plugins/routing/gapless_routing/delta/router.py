@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import BrokerId, Opened
 from gapless.core.network.frames import Address, Message, Private
 from gapless.core.network.seam import Effects, RouterContext
@@ -12,8 +15,10 @@ from gapless_routing.delta.copies import REPORT
 from gapless_routing.delta.interest import SideInterests
 from gapless_routing.delta.options import options_of
 from gapless_routing.delta.ring import BEAT, STATUS, Ring
-from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Serving
+from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Serving, explained
 from gapless_routing.delta.tree import Tree, check_map
+
+READY = Family("gapless_router_ready", "Whether it knows what all SHBs want; else it is bypassed where it can be.")
 
 
 class DeltaRouter(RelayRouter):
@@ -47,6 +52,16 @@ class DeltaRouter(RelayRouter):
         for part in (self._ring, self._interests, self._progress, self._streams):
             part.start()
         return self._effects()
+
+    def gauges(self) -> Iterator[Gauge]:
+        """The links and the cache, whether this broker is of use to others, and who serves it."""
+        yield from super().gauges()
+        yield READY.gauge(self._ring.ready)
+        yield from self._streams.gauges()
+
+    def explain(self, said: Private) -> str:
+        """Who is to serve whom, for whoever reads a trace."""
+        return explained(said)
 
     # The way to a certain broker (`Unicast`).
 
@@ -107,10 +122,11 @@ class DeltaRouter(RelayRouter):
         self._interests.on_link_down(broker)
 
     def _on_status(self, broker: BrokerId, data: bytes) -> None:
+        before = self._ring.life_of(broker)
         self._ring.on_status(broker, data)
-        life = self._ring.life_of(broker)
-        if life is not None:
-            self._streams.copies.forget_life(broker, life)
+        self._streams.copies.forget_lives_but(broker, self._ring.life_of(broker))
+        if before not in (None, self._ring.life_of(broker)):
+            self._streams.forget_services(broker)
 
     def _beat(self) -> None:
         self._state.timers.set(("beat",), self._state.now + BEAT)

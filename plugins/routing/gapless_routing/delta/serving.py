@@ -8,6 +8,7 @@ nothing. So whatever is pushed leads away from its pubend, whoever is believed t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from gapless.core.foreign import reader_of
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import BrokerId, PubendMeta, Real
 from gapless.core.network.frames import Private, portions
 from gapless.core.network.timer_queue import SECOND
@@ -37,6 +39,15 @@ from gapless_routing.delta.tree import Tree
 SERVE, SERVED, UNSERVE = 11, 12, 13
 """The kinds of a `Private` that holds Services."""
 ASK_AGAIN: Final = 1 * SECOND
+SERVED_PUBENDS = Family(
+    "gapless_router_served_pubends", "Pubends of a node that another one serves this node with.", ("host", "by")
+)
+BYPASSED_PUBENDS = Family(
+    "gapless_router_bypassed_pubends", "Of these: those that come here past a node on the way.", ("host", "node")
+)
+CUT_PUBENDS = Family("gapless_router_cut_pubends", "Pubends of a node of which nothing comes here.", ("host",))
+HOSTS_MAX: Final = 32
+"""The pubends of so many nodes are counted by node; those of further ones together, under no name."""
 
 
 class Service(Struct, array_like=True, frozen=True, gc=False):
@@ -60,11 +71,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = reader_of(Services, "services")
 
 
-class Number(NamedTuple):
-    """Which service: one of a later life of the one who is served is later."""
+_words = {SERVE: "serve me with", SERVED: "I serve you with", UNSERVE: "no more of"}
 
-    life: int
-    number: int
+
+def explained(said: Private) -> str:
+    """Which services a frame asks for, begins or ends, in words; "": it is about something else."""
+    words = _words.get(said.kind)
+    if words is None:
+        return ""
+    return f"{words} {', '.join(service.pubend for service in _decode(said.data).services)}"
 
 
 class Server(NamedTuple):
@@ -83,14 +98,23 @@ class ServedPubend(CopiedPubend):
     """Who was asked to serve, and has not agreed yet."""
     tried_at: int = 0
     """When it was asked last."""
-    numbers: dict[BrokerId, Number] = field(default_factory=dict)
-    """The latest service of which each broker farther away has spoken: it may be over."""
+    told_from: Tick | None = None
+    """From where the SHB here counts, since it is told of what comes; None: it is not."""
+    ended: dict[BrokerId, int] = field(default_factory=dict)
+    """When each broker was told last that it serves nobody here: much that it has said may be on its way."""
+    numbers: dict[BrokerId, int] = field(default_factory=dict)
+    """The latest service of which each broker farther away has spoken in its life: it may be over."""
 
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
-        """Returns how far a notice may say that the pubend is decided: nothing to those whom another one serves."""
+        """Returns how far a notice may say that the pubend is decided, or those who hear it ask for all of that.
+
+        Nothing to those whom another one serves; and nothing of what is being copied.
+        """
         if direction not in self.outward:
             return 0
-        return RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+        stable = RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+        copying = self.copying.get(direction)
+        return min(stable, copying[0][0]) if copying else stable
 
 
 class Serving(PubendFlow[ServedPubend]):
@@ -159,9 +183,25 @@ class Serving(PubendFlow[ServedPubend]):
     def choose(self) -> None:
         """Has each pubend served by the nearest broker that is of use; the one before is let go of when it is."""
         for stream in self._streams.values():
-            if not stream.is_here and stream.is_wanted:
+            self._tell_shb(stream)
+            if self._is_to_come(stream):
                 self._choose(stream)
         self._flush()
+
+    def _tell_shb(self, stream: ServedPubend) -> None:
+        """The SHB here counts from somewhere since just now: what is cached by then was not for it yet."""
+        counts_from = None if stream.seen is None else stream.seen.enrolled_at
+        if counts_from != stream.told_from:
+            stream.told_from = counts_from
+            if counts_from is not None:
+                self.relay.tell_shb(stream)
+
+    def _is_to_come(self, stream: ServedPubend) -> bool:
+        """Whether this broker is to be served with it.
+
+        Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
+        """
+        return not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None)
 
     def _choose(self, stream: ServedPubend) -> None:
         pubend = stream.meta.pubend
@@ -191,25 +231,20 @@ class Serving(PubendFlow[ServedPubend]):
 
     def on_served(self, broker: BrokerId, data: bytes) -> None:
         """A broker agrees to serve. Raises RemoteProtocolError when it makes no sense."""
-        for service, stream in self._read(data, is_own=True):
+        for service, stream in self._read(data, self._state.life):
             said = Server(broker, service.number)
             if said == stream.server:
                 continue  # it was said again (TD13)
             if said != stream.candidate:
-                self._end(stream, broker)
+                # Of that very number: the same broker may have been asked again since, and is not to end that.
+                self._say(broker, UNSERVE, self._state.life, Service(service.number, service.pubend))
                 continue
             before, stream.server, stream.candidate = stream.server, said, None
             if before is not None and before.broker != broker:
                 self._end(stream, before.broker)
-            self._is_served(stream)
+            stream.asked.begin_anew()  # what was asked of the one before may never be answered
+            self._progress.say_all_to(broker, service.pubend)
         self._flush()
-
-    def _is_served(self, stream: ServedPubend) -> None:
-        """Another broker serves this one: what was asked of the one before is asked of it, and it hears all rows."""
-        assert stream.server is not None
-        stream.asked.begin_anew()
-        pubend = stream.meta.pubend
-        self._progress.on_link_up(stream.server.broker, lambda name: name == pubend)
 
     def _end(self, stream: ServedPubend, broker: BrokerId) -> None:
         """Ends what a broker does for this one, by whatever number so far."""
@@ -220,7 +255,8 @@ class Serving(PubendFlow[ServedPubend]):
         stream = self._streams.get(knowledge.pubend)
         if stream is not None and not knowledge.reply:
             serving = {at.broker for at in (stream.server, stream.candidate) if at is not None}
-            if broker not in serving:
+            if broker not in serving and self._state.now - stream.ended.get(broker, -ASK_AGAIN) >= ASK_AGAIN:
+                stream.ended[broker] = self._state.now
                 self._end(stream, broker)
                 self._flush()
         super().on_knowledge(broker, knowledge, slack)
@@ -229,7 +265,7 @@ class Serving(PubendFlow[ServedPubend]):
 
     def is_cut(self, stream: ServedPubend) -> bool:
         """Whether nothing of a pubend comes here."""
-        if stream.is_here or not stream.is_wanted:
+        if not self._is_to_come(stream):
             return False
         return stream.server is None or self._ring.is_cut(stream.server.broker, stream.meta.pubend)
 
@@ -237,10 +273,27 @@ class Serving(PubendFlow[ServedPubend]):
         """Returns the pubends of which nothing comes here."""
         return tuple(pubend for pubend, stream in self._streams.items() if self.is_cut(stream))
 
+    def gauges(self) -> Iterator[Gauge]:
+        """Who serves this broker, past whom, and what does not come; counted, however many pubends there are."""
+        hosts: dict[BrokerId, BrokerId] = {}
+        counts: Counter[tuple[Family, BrokerId, BrokerId]] = Counter()
+        for stream in self._streams.values():
+            if not self._is_to_come(stream):
+                continue
+            host = hosts.setdefault(stream.meta.broker, stream.meta.broker if len(hosts) < HOSTS_MAX else "")
+            counts[CUT_PUBENDS, host, ""] += self.is_cut(stream)
+            if stream.server is not None:
+                server = stream.server.broker
+                counts[SERVED_PUBENDS, host, server] += 1
+                for nearer in stream.path[: stream.path.index(server)]:
+                    counts[BYPASSED_PUBENDS, host, nearer] += 1
+        for (family, host, node), count in counts.items():
+            yield family.gauge(count, host) if family is CUT_PUBENDS else family.gauge(count, host, node)
+
     def sources(self) -> Iterator[tuple[PubendId, BrokerId]]:
         """Yields the pubends that this broker is to be served with, and where each is."""
         for pubend, stream in self._streams.items():
-            if not stream.is_here and stream.is_wanted:
+            if self._is_to_come(stream):
                 yield pubend, stream.meta.broker
 
     def servers(self) -> dict[BrokerId, None]:
@@ -253,43 +306,44 @@ class Serving(PubendFlow[ServedPubend]):
     def on_serve(self, broker: BrokerId, data: bytes) -> None:
         """A broker wants to be served. Raises RemoteProtocolError when it makes no sense."""
         life = _decode(data).life
-        for service, stream in self._read(data, is_own=False):
-            number, before = Number(life, service.number), stream.numbers.get(broker, Number(0, 0))
-            if not self.is_told(broker, stream) or broker not in self._tree.near or number < before:
+        for service, stream in self._read_of(broker, data):
+            before = stream.numbers.get(broker, 0)
+            if not self.is_told(broker, stream) or service.number < before:
                 continue  # the sender has another map; or this is late
-            if number > before or broker not in stream.outward:
-                self._begin(stream, broker, number, IntervalSet([(service.lo, service.hi)]))
+            if service.number > before or broker not in stream.outward:
+                self._begin(stream, broker, service.number, IntervalSet([(service.lo, service.hi)]))
             self._say(broker, SERVED, life, Service(service.number, stream.meta.pubend))
         self._flush()
-        self._copy_to(broker)
+        for pubend, stream in self._streams.items():
+            if broker in stream.copying:
+                self.copy(pubend, broker)
 
-    def _begin(self, stream: ServedPubend, broker: BrokerId, number: Number, has: IntervalSet) -> None:
+    def _begin(self, stream: ServedPubend, broker: BrokerId, number: int, has: IntervalSet) -> None:
         """Serves a broker from now on: what is known here, and it has not, is copied to it."""
-        stream.numbers[broker] = number
         cache = stream.cache
         self._forget(stream, broker)
+        stream.numbers[broker] = number
         stream.outward[broker] = Outward(sent=cache.known_upto, told=min(stream.meta.stable, cache.known_upto))
         stream.copying[broker] = (IntervalSet([(cache.base, cache.known_upto)]) - has).ranges
 
     def on_unserve(self, broker: BrokerId, data: bytes) -> None:
         """A broker is served by another one. Raises RemoteProtocolError when it makes no sense."""
-        life = _decode(data).life
-        for service, stream in self._read(data, is_own=False):
-            number = Number(life, service.number)
-            if stream.numbers.get(broker, number) <= number:
-                stream.numbers[broker] = number
+        for service, stream in self._read_of(broker, data):
+            if stream.numbers.get(broker, 0) <= service.number:
                 self._forget(stream, broker)
+                stream.numbers[broker] = service.number
+
+    def forget_services(self, broker: BrokerId) -> None:
+        """A broker has begun anew: what it had asked for before is over."""
+        for stream in self._streams.values():
+            self._forget(stream, broker)
 
     def _forget(self, stream: ServedPubend, broker: BrokerId) -> None:
+        stream.numbers.pop(broker, None)
         stream.outward.pop(broker, None)
         stream.copying.pop(broker, None)
         for kind in ("silence", "behind", "copy"):
             self._state.timers.cancel((kind, stream.meta.pubend, broker))
-
-    def _copy_to(self, broker: BrokerId) -> None:
-        for pubend, stream in self._streams.items():
-            if broker in stream.copying:
-                self.copy(pubend, broker)
 
     def copy(self, pubend: PubendId, broker: BrokerId) -> None:
         """Goes on to copy to a broker what it has not, as far as its link has room."""
@@ -298,6 +352,8 @@ class Serving(PubendFlow[ServedPubend]):
         if left:
             stream.copying[broker] = left
             self._state.timers.set(("copy", pubend, broker), self._state.now + MORE_AFTER)
+        else:
+            self._state.timers.cancel(("copy", pubend, broker))
 
     # --------------------------------------------------------------------------------- what happened
 
@@ -320,7 +376,6 @@ class Serving(PubendFlow[ServedPubend]):
                     stream.server = None
             if not is_there:
                 self._forget(stream, broker)
-                stream.numbers.pop(broker, None)
         self._flush()
 
     def dropped(self, shb: ShbId) -> None:
@@ -337,12 +392,13 @@ class Serving(PubendFlow[ServedPubend]):
 
     # -------------------------------------------------------------------------------- how it is done
 
-    def _read(self, data: bytes, *, is_own: bool) -> Iterator[tuple[Service, ServedPubend]]:
-        """Yields services of pubends that are known here; `is_own`: of those who serve this very life."""
+    def _read_of(self, broker: BrokerId, data: bytes) -> Iterator[tuple[Service, ServedPubend]]:
+        """Yields the services of the life that a broker has now, as far as is known, of pubends that are known here."""
+        return self._read(data, self._ring.life_of(broker))
+
+    def _read(self, data: bytes, life: int | None) -> Iterator[tuple[Service, ServedPubend]]:
         said = _decode(data)
-        if is_own and said.life != self._state.life:
-            return
-        for service in said.services:
+        for service in said.services if life in (None, said.life) else ():
             stream = self._streams.get(service.pubend)
             if stream is not None:
                 yield service, stream

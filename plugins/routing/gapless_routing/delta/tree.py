@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gapless.core.network.facts import BrokerId, NetworkMap
 from gapless.errors import ConfigurationError
+from gapless_routing.common.trees import neighbours_of, wrong_links
 
 
 class Tree:
@@ -103,39 +104,18 @@ class Tree:
         return count
 
 
-def neighbours_of(network: NetworkMap) -> dict[BrokerId, list[BrokerId]]:
-    """Returns the neighbours of each broker by the links of a map, in the order in which they stand there."""
-    around: dict[BrokerId, list[BrokerId]] = {broker: [] for broker in network.nodes}
-    for one, other in network.links:
-        if one != other and other not in around[one]:
-            around[one].append(other)
-            around[other].append(one)
-    return around
-
-
 def wrong_tree(network: NetworkMap, links_max: int) -> Iterator[str]:
     """Yields a sentence for each thing that makes a map no tree of single brokers."""
+    places: dict[str, list[BrokerId]] = {}
     for broker, node in network.nodes.items():
-        if node.place:
+        places.setdefault(node.place, []).append(broker)
+    for place, brokers in places.items():
+        if place and len(brokers) > 1:
             yield (
-                f"the node {broker!r} has the place {node.place!r}: under the router 'delta' all nodes stand alone;"
-                " take cell and place out, and say who is linked with whom (links = [...])"
+                f"the nodes {', '.join(map(repr, brokers))} stand together at {place!r}: under the router 'delta' each"
+                ' node stands alone; give each a cell of its own, or none and links (["a", "b"]) to its neighbours'
             )
-    joined = {broker: {broker} for broker in network.nodes}
-    for one, other in network.links:
-        if other in joined[one]:
-            yield (
-                f"the link from {one!r} to {other!r} makes a cycle, and the nodes must be a tree: take out one of the"
-                " links of the cycle"
-            )
-            continue
-        few, many = sorted((joined[one], joined[other]), key=len)
-        many |= few
-        joined |= dict.fromkeys(few, many)
-    first = next(iter(network.nodes), "")
-    for broker in network.nodes:
-        if broker not in joined[first]:
-            yield f"no link leads from {first!r} to {broker!r}: every node must be connected; add one"
+    yield from wrong_links(network)
     for broker, around in neighbours_of(network).items():
         if len(around) > links_max:
             yield f"the node {broker!r} has {len(around)} neighbours, and links_max is {links_max}: raise it"

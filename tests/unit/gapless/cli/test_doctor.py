@@ -126,7 +126,7 @@ def test_a_volume_of_another_node_is_found(gapless: Gapless, configuration: Call
     ("line", "finding"),
     [
         ("node.nmae = 'x'", "there is no key 'node.nmae' (did you mean 'name'?)"),
-        ("routing.plugin = 'gossip'", "no routing plugin is called 'gossip'; installed: knowledge, local"),
+        ("routing.plugin = 'gossip'", "no routing plugin is called 'gossip'; installed: delta, knowledge, local"),
         ("node.min_free_bytes = 1_000_000_000_000_000", "less than node.min_free_bytes"),
         ("listen = [{ address = '0.0.0.0:7400' }]", "insecure = true"),
     ],

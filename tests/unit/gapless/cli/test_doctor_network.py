@@ -18,6 +18,7 @@ from gapless.cli.doctor_network import (
     is_told_better,
     link_rows,
     node_rows,
+    services_of,
     shb_rows,
     urls_of,
 )
@@ -27,6 +28,7 @@ from gapless.core.network.facts import LINK_HIGH
 from gapless.core.network.peers import LINK_BEHIND, LINK_UP, LINK_WAITING, LINKS_ENDED, NETWORK_MAP
 from gapless.core.stream.ticks import SECOND, tick_at_time
 from gapless.node.network import NetworkDescription, load_network
+from gapless_routing.delta.serving import BYPASSED_PUBENDS, SERVED_PUBENDS
 from unit.gapless.cli.conftest import Gapless
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -253,6 +255,20 @@ def test_a_link_that_nobody_wants_is_not_missed(view: NetworkView) -> None:
     drop(view, "phb", LINK_UP, "ib")
 
     assert list(findings_of(view)) == []
+
+
+def test_a_link_past_a_node_is_shown_and_so_is_who_serves_whom(view: NetworkView) -> None:
+    silence(view, "ib")
+    put(view, "shb", LINK_UP.gauge(1, "phb"), SERVED_PUBENDS.gauge(1, "phb", "phb"))
+    put(view, "shb", BYPASSED_PUBENDS.gauge(1, "phb", "ib"))
+    put(view, "phb", LINK_UP.gauge(1, "shb"))
+
+    assert [(row["from"], row["to"]) for row in link_rows(view) if row["up"] and row["to"] != "ib"] == [
+        ("phb", "shb"),
+        ("shb", "phb"),
+    ]
+    assert [(row["node"], row["served_by"], row["past"]) for row in services_of(view)] == [("shb", ["phb"], ["ib"])]
+    assert "node ib is bypassed: shb is served by phb. Events go on past it. Start it" in findings_of(view)
 
 
 @pytest.mark.parametrize("gauge", [LINK_WAITING.gauge(LINK_HIGH + 1, "shb"), LINK_BEHIND.gauge(1.5, "shb")])

@@ -403,7 +403,7 @@ def test_other_links_places_and_options_make_another_digest(tmp_path: Path, chan
         ),
         (
             ring(('"local"', '"pigeons"')),
-            "network.router: no routing plugin is called 'pigeons'; installed: knowledge, local",
+            "network.router: no routing plugin is called 'pigeons'; installed: delta, knowledge, local",
         ),
     ],
     ids=lambda value: value[:40] if value[0] != "\n" else "",

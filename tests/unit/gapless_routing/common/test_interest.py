@@ -301,3 +301,53 @@ def test_each_shb_has_its_own_parts_and_who_is_gone_has_none() -> None:
     collected.forget("t")
     collected.forget("nobody")
     assert collected.take(other[-1]) is None
+
+
+# ---------------------------------------------------------------------------------- more filters than are kept
+
+
+def test_of_an_shb_with_too_many_filters_everything_matches_at_any_version() -> None:
+    table = InterestTable(bytes_max=20)
+    assert table.apply(full("a", 1, {1: wants(0), 2: wants(1)}))
+    assert selected(table) == {0, 1}
+    assert table.apply(delta("a", 1, 2, {3: wants(2), 4: wants(3), 5: wants(7)}))
+    assert table.wants_all("a")
+    assert list(table.filters("a").values()) == [Filter(("#",))]
+    assert selected(table) == {0, 1, 2, 3}
+    assert table.apply(delta("a", 2, 3, {}, 1, 2))
+    assert table.versions == {"a": 3}
+    table.reach("a", 5)
+    assert table.versions == {"a": 5}
+    assert not table.apply(delta("a", 6, 7, {}))
+
+
+def test_the_whole_of_it_says_when_they_are_few_again_or_still_too_many() -> None:
+    table = InterestTable(bytes_max=20)
+    many = {number: wants(number) for number in range(1, 9)}
+    assert table.apply(full("a", 1, many))
+    assert table.wants_all("a")
+    assert table.apply(full("a", 2, many))
+    assert (table.wants_all("a"), table.versions) == (True, {"a": 2})
+    assert table.apply(full("a", 1, {}))  # it is late
+    assert table.wants_all("a")
+    assert table.apply(full("a", 3, {1: wants(1)}))
+    assert not table.wants_all("a")
+    while table.tidy():
+        pass
+    assert selected(table) == {1}
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_parts_of_too_many_filters_are_not_prepared_any_further(*, shuffled: bool) -> None:
+    many = {number: wants(number) for number in range(1, 40)}
+    table, whole = InterestTable(bytes_max=40), full("a", 1, many)
+    parts = parts_of(whole, bytes_max=60)
+    assert len(parts) > 3
+    for part in reversed(parts) if shuffled else parts:
+        table.prepare(part)
+        assert sum(len(row.filters) for row in table._preparing.values()) < 12
+    assert table.apply(whole)
+    assert table.wants_all("a")
+    while table.tidy():
+        pass
+    assert selected(table) == {0, 1, 2, 3}

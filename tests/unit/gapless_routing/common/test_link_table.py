@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.network.facts import Dial, Undial
+from gapless.core.network.facts import Dial, Hangup, Undial
 from gapless_routing.common.link_table import REDIAL, LinkTable
 from gapless_routing.common.router_state import RouterState
 
@@ -39,3 +39,20 @@ def test_who_was_never_reached_is_not_dialled_any_more_when_let_go_of() -> None:
 
     assert state.take_effects() == [Dial("b"), Undial("b")]
     assert due(state) == []
+
+
+def test_who_is_welcome_is_linked_and_not_dialled() -> None:
+    state = RouterState("a", seed=1, life=1)
+    links = LinkTable(state, ["b"], welcome={"c"})
+    links.start()
+    assert not links.link_up(1, "d")
+    assert links.link_up(2, "c")
+    assert links.link_up(3, "c")
+    assert state.take_effects() == [Dial("b")]
+    assert links.link_counts() == {"b": 0, "c": 2}
+
+    links.hang_up("c")
+    assert state.take_effects() == [Hangup(2), Hangup(3)]
+    assert [links.link_down(2), links.link_down(3)] == ["c", "c"]
+    state.timers.cancel(("dial", "b"))
+    assert due(state) == [], "nobody wishes for another one"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gapless.core.network.facts import (
     AskPubend,
@@ -80,19 +80,22 @@ class Sent(NamedTuple):
 class Net:
     """Routers on one map. Links are up from the beginning but for those in `cut`, and frames arrive at once."""
 
+    make: Callable[[], Any] = KnowledgeRouter
+    """What is tried."""
+
     def __init__(
         self,
         network: NetworkMap,
         *,
         cut: Iterable[str] = (),
         seed: int = 1,
-        cache_bytes: int = 64 << 20,
-        stamp_shbs: int = STAMP_SHBS,
+        **options: int,
     ) -> None:
+        """`options`: of every router."""
         self.network = network
-        self._config = {"cache_bytes": cache_bytes, "stamp_shbs": stamp_shbs}
+        self._config = options
         self.now = 10 * SECOND
-        self.routers: dict[str, KnowledgeRouter] = {}
+        self.routers: dict[str, Any] = {}
         self.effects: dict[str, list[Effect]] = {name: [] for name in network.nodes}
         """What each broker's cores were told, and whom it hung up on."""
         self.sent: list[Sent] = []
@@ -116,7 +119,7 @@ class Net:
 
     def start(self, name: str) -> None:
         """A router begins, or one that knows no more than its volume takes its place."""
-        router = self.routers[name] = KnowledgeRouter()
+        router = self.routers[name] = type(self).make()
         self._unsynced = [(at, save) for at, save in self._unsynced if at != name]
         context = RouterContext(name, self._seed, self.network, self._config, dict(self.saved[name]))
         self._carry_out(name, router.start(self.now, context))
@@ -193,11 +196,13 @@ class Net:
 
     def interests(self, name: str) -> InterestByDirection:
         """What a router knows of what SHBs want."""
-        return self.routers[name]._interests.table
+        table: InterestByDirection = self.routers[name]._interests.table
+        return table
 
     def streams(self, name: str) -> Streams:
         """What a router knows of pubends."""
-        return self.routers[name]._streams
+        streams: Streams = self.routers[name]._streams
+        return streams
 
     def life(self, name: str) -> int:
         """Which life a router has saved last."""
@@ -266,8 +271,13 @@ class Net:
                 self._unsynced.append((name, effect))
                 if self.syncs:
                     self.sync()
-            elif not isinstance(effect, Dial):
-                self.effects[name].append(effect)
+            else:
+                self.link_or_keep(name, effect)
+
+    def link_or_keep(self, name: str, effect: Effect) -> None:
+        """A router wants a link, which the test makes, or tells its cores something."""
+        if not isinstance(effect, Dial):
+            self.effects[name].append(effect)
 
 
 def subscribed(

@@ -60,7 +60,7 @@ class Explains(RouterBase):
     """It has words for what it says to its own kind."""
 
     def explain(self, said: Private) -> str:
-        return f"status {said.kind}"
+        return f"status {said.kind} of p@17, and of q"
 
 
 def test_what_a_router_says_to_its_own_kind_stands_there_in_its_words_if_it_has_any() -> None:
@@ -72,8 +72,11 @@ def test_what_a_router_says_to_its_own_kind_stands_there_in_its_words_if_it_has_
     party.world.seam.started("phb1", Explains())
     there.on_broker_frame(link, private)
 
-    told = [(line.text, line.peer) for line in party.world.trace.lines if line.kind == "private"]
-    assert told == [("2 bytes of kind 3", "phb1"), ("status 3", "phb1")]
+    lines = [line for line in party.world.trace.lines if line.kind in {"private", "explained"}]
+    assert [(line.kind, line.text, line.peer) for line in lines] == [
+        ("private", "2 bytes of kind 3", "phb1"),
+        ("explained", "status 3 of p, and of q", "phb1"),
+    ]
 
 
 def test_an_event_is_recorded_on_its_whole_way() -> None:

@@ -51,6 +51,7 @@ def test_kinds_are_shown_and_hidden() -> None:
         ("token late", "no subscription"),
         ("retain 1 s", "before `start`"),
         ("network phb1:phb shb1:shb<phb1", "before `start`"),
+        ("tree phb1:phb shb1:shb<phb1", "before `start`"),
     ],
 )
 def test_what_makes_no_sense_is_refused(command: str, says: str) -> None:
@@ -65,6 +66,11 @@ def test_what_makes_no_sense_is_refused(command: str, says: str) -> None:
 def test_a_network_needs_a_tree_with_both_ends(network: str, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
         play(f"network {network}")
+
+
+def test_a_tree_has_single_brokers_only() -> None:
+    with pytest.raises(ScriptError, match="the cell ib1 has several nodes, and all are to be single"):
+        play("tree phb1:phb ib1+ib2<phb1 shb1:shb<ib1")
 
 
 def test_first_comes_the_start() -> None:

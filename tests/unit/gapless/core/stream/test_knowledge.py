@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Delta, Kind, Knowledge, KnowledgeConflict, KnowledgeStream, Run
-from gapless.core.stream.stamps import RAW, Stamp, covers, join
+from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet
 
 TICKS = 14
 """The streams of these tests end here."""
@@ -91,6 +91,12 @@ class Table:
             self.events.pop(tick, None)
             self.silence.pop(tick, None)
             self.gone.discard(tick)
+
+    def let_go(self, lo: int, hi: int, kept: tuple[int, ...], stamp: Stamp, silent_from: int) -> None:
+        for tick in range(silent_from + 1, hi + 1):
+            if tick > lo and tick not in kept:
+                self.events.pop(tick, None)
+            self.silence[tick] = stamp
 
     def trim(self, upto: int) -> None:
         self.forget(0, upto)
@@ -172,7 +178,14 @@ def told(draw: st.DrawFn) -> tuple[KnowledgeStream, Table]:
             continue
         held.accumulate(said)
         table.accumulate(said)
-        match draw(st.sampled_from(("", "", "", "", "forget", "trim"))):
+        match draw(st.sampled_from(("", "", "", "", "forget", "trim", "let go"))):
+            case "let go":
+                for silent_from, hi, stamp in silent(held, *draw(intervals))[:1]:
+                    lo = draw(st.integers(silent_from, hi - 1))
+                    kept = held.take(lo, hi)
+                    kept = kept.select(draw(digits) % (1 << len(kept))) if kept else kept
+                    held.let_go(lo, hi, kept, stamp, silent_from)
+                    table.let_go(lo, hi, tuple(kept.ticks), stamp, silent_from)
             case "forget":
                 lo, hi = draw(intervals)
                 held.forget(lo, hi)
@@ -182,6 +195,17 @@ def told(draw: st.DrawFn) -> tuple[KnowledgeStream, Table]:
                 held.trim(upto)
                 table.trim(upto)
     return held, table
+
+
+def silent(held: KnowledgeStream, lo: int, hi: int) -> list[tuple[int, int, Stamp]]:
+    """The runs of silence under versions in an interval, where neighbours are silence, too: under what both cover."""
+    found: list[tuple[int, int, Stamp]] = []
+    for run in held.runs(lo, hi):
+        if run.kind is Kind.SILENCE and run.stamp is not RAW:
+            joins = bool(found) and found[-1][1] == run.lo
+            start, stamp = (found[-1][0], meet(found.pop()[2], run.stamp)) if joins else (run.lo, run.stamp)
+            found.append((start, run.hi, stamp))
+    return found
 
 
 def members(ranges: Ranges) -> set[int]:
@@ -541,3 +565,26 @@ def test_damage_is_dropped_with_what_is_decided_and_never_forgotten_otherwise() 
     assert held.damaged_in(0, 50, None) == ((35, 40),)
     held.accumulate(damaged(0, 36))
     assert held.damaged_in(0, 50, None) == ((35, 40),)
+
+
+def test_what_is_let_go_of_is_silence_for_nobody_whom_the_stamp_does_not_name() -> None:
+    held = KnowledgeStream("p@1")
+    held.accumulate(Knowledge("p@1", 0, 10, batch(3, 7), stamp={"a": 2, "b": 1}))
+    held.let_go(5, 10, batch(), {"b": 1}, 0)
+    assert list(held.take(0, 10).ticks) == [3]
+    assert held.unknown(0, 10, {"b": 1}) == ()
+    assert held.unknown(0, 10, {"a": 1}) == ((0, 10),)
+    held.accumulate(Knowledge("p@1", 6, 7, batch(7), stamp={}))
+    assert list(held.take(0, 10).ticks) == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "stamp", "silent_from"),
+    [(0, 12, {"a": 1}, 0), (0, 10, {"a": 3}, 0), (0, 10, None, 0), (0, 10, {"a": 1}, 5)],
+    ids=["unknown", "higher", "raw", "from above"],
+)
+def test_nothing_is_let_go_of_as_silence_that_was_not_known(lo: int, hi: int, stamp: Stamp, silent_from: int) -> None:
+    held = KnowledgeStream("p@1")
+    held.accumulate(Knowledge("p@1", 0, 10, batch(3), stamp={"a": 2}))
+    with pytest.raises(AssertionError):
+        held.let_go(lo, hi, batch(), stamp, silent_from)

@@ -121,6 +121,16 @@ def test_decoded_headers_go_along_when_a_batch_is_cut() -> None:
     assert held.take(0, 3).headers[0] is headers[0]
 
 
+def test_the_first_event_of_an_interval() -> None:
+    held = EventSegments()
+    held.insert(batch(3, 5, 9))
+    held.insert(batch(12))
+    for lo in range(14):
+        for hi in range(lo, 14):
+            inside = [tick for tick in (3, 5, 9, 12) if lo < tick <= hi]
+            assert held.first(lo, hi) == (inside[0] if inside else None)
+
+
 def test_there_is_nothing_at_first() -> None:
     held = EventSegments()
 

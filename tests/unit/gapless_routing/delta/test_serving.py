@@ -1,0 +1,210 @@
+"""Who serves whom, and what is said because of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.network.facts import AskPubend, NetworkMap, Want
+from gapless.core.network.frames import Private
+from gapless.core.stream.knowledge import Knowledge
+from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE
+from unit.gapless_routing.delta.net import CHAIN, HUB, DeltaNet, chain, settled
+from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, delivered, private, said, want
+
+BYPASS = 600 * MILLISECOND
+"""Long enough for the links around one broker, and for a service over them."""
+
+
+def ticks(net: DeltaNet, name: str = "s") -> list[int]:
+    """The events that the SHB of a broker was told since the last call, in the order in which they came."""
+    return [tick for knowledge in delivered(net, name) for tick in knowledge.data.ticks]
+
+
+def test_each_broker_is_served_by_its_neighbour() -> None:
+    net = settled()
+    assert [net.server(name) for name in ("p", "i", "j", "s")] == [None, "p", "i", "j"]
+    assert [net.linked(name) for name in net.network.nodes] == [{"i"}, {"p", "j"}, {"i", "s"}, {"j"}]
+    net.say(10, 20, "a", "b")
+    assert ticks(net) == [11]
+    assert not net.messages(Want)
+
+
+def test_the_next_takes_over_from_its_copies() -> None:
+    """What the dead one had, and had not passed on, comes from the broker before it, and nobody asks for it."""
+    net = settled()
+    net.lost = lambda sent: sent.source == "j" and isinstance(sent.message, Knowledge)
+    net.say(10, 20, "a")
+    net.kill("j")
+    net.lost = lambda _: False
+    net.pass_time(BYPASS)
+    assert net.server("s") == "i"
+    net.say(20, 30, "a")
+    assert ticks(net) == [11, 21]
+    assert not net.messages(Want)
+    assert not net.take(AskPubend, "p")
+
+
+def test_who_is_back_serves_only_when_it_is_ready_and_the_other_is_let_go_of_then() -> None:
+    net = settled()
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.lost = lambda sent: sent.source == "i" and sent.to == "j"  # so it does not hear who there is
+    net.revive("j")
+    net.pass_time(4 * SECOND)
+    assert net.server("s") == "i"
+    net.lost = lambda _: False
+    net.forget()
+    net.pass_time(6 * SECOND)
+    assert net.server("s") == "j"
+    assert net.server("j") == "i"
+    [over] = private(net, UNSERVE, "s", "i")
+    assert over
+    net.say(40, 50, "a")
+    assert ticks(net) == [41]
+    assert not net.messages(Want)
+    net.pass_time(20 * SECOND)
+    assert net.linked("s") == {"j"}
+
+
+def test_what_a_broker_had_is_not_copied_to_it_again() -> None:
+    net = settled(chain("p", "i", "j", "s", "t"))
+    net.say(10, 20, "a", "a")
+    net.kill("i")
+    net.forget()
+    net.pass_time(BYPASS)
+    assert net.server("j") == "p"
+    assert said(net.messages(Knowledge, "p", "j")) == []
+    net.say(20, 30, "a")
+    assert said(net.messages(Knowledge, "p", "j")) == [(20, 30, (21,))]
+
+
+def test_a_broker_that_comes_back_empty_is_copied_all_that_is_held_above() -> None:
+    net = settled()
+    net.say(10, 20, "a", "b")
+    net.kill("i")
+    net.pass_time(BYPASS)
+    net.forget()
+    net.revive("i")
+    net.pass_time(6 * SECOND)
+    assert net.server("i") == "p"
+    assert (10, 20, (11,)) in said(net.messages(Knowledge, "p", "i"))
+    assert ticks(net) == []  # it was there already, and who has it is told nothing twice
+
+
+def test_each_of_those_beyond_a_dead_hub_is_served_from_beyond_it() -> None:
+    net = settled(HUB)
+    net.kill("h")
+    net.pass_time(BYPASS)
+    assert [net.server(name) for name in ("s", "t")] == ["p", "p"]
+    net.say(10, 20, "a")
+    assert [ticks(net, name) for name in ("s", "t")] == [[11], [11]]
+
+
+@pytest.mark.parametrize("delta", [1, 2])
+def test_more_in_a_row_than_there_may_be_are_waited_for(delta: int) -> None:
+    net = settled(chain("p", "i", "j", "s"), delta=delta)
+    net.kill("i", "j")
+    net.pass_time(3 * SECOND)
+    assert net.server("s") == {1: None, 2: "p"}[delta]
+    net.say(10, 20, "a")
+    assert ticks(net) == {1: [], 2: [11]}[delta]
+    net.revive("i", "j")
+    net.pass_time(10 * SECOND)
+    assert net.server("s") == "j"
+    net.say(20, 30, "a")
+    assert 21 in ticks(net)
+
+
+def test_a_link_that_breaks_between_two_that_live_is_bypassed_from_below() -> None:
+    """The one below the break is cut off as long as it reaches no other: those below it go past it."""
+    net = settled()
+    net.broken |= {frozenset(("p", "j"))}
+    net.break_link("i", "j")
+    net.pass_time(1 * SECOND)
+    assert net.server("j") is None
+    assert net.ring("j").cut == ("p@1",)
+    assert net.server("s") == "i"
+    net.say(10, 20, "a")
+    assert ticks(net) == [11]
+
+
+def test_a_service_that_is_over_is_not_ended_by_what_was_said_of_it_late() -> None:
+    """UNSERVE of an earlier number comes when a later SERVE has: it ends nothing."""
+    net = settled()
+    net.kill("j")
+    net.pass_time(BYPASS)
+    serve = private(net, SERVE, "s", "i")
+    assert serve
+    net.revive("j")
+    net.pass_time(6 * SECOND)
+    assert net.server("s") == "j"
+    [over] = private(net, UNSERVE, "s", "i")
+    net.kill("j")
+    net.pass_time(BYPASS)
+    assert net.server("s") == "i"
+    net.arrive("s", "i", Private(UNSERVE, over))
+    assert "s" in net.pubend("i").outward
+    net.arrive("s", "i", Private(SERVE, serve[0]))  # and an earlier SERVE begins nothing anew
+    assert net.pubend("i").numbers["s"] > 2
+
+
+def test_a_late_answer_to_an_earlier_question_does_not_end_the_service_that_is_asked_for() -> None:
+    """Who has gone on after a while in which it stood still has asked the same broker twice, say."""
+    net = settled()
+    net.lost = lambda sent: isinstance(sent.message, Private) and sent.message.kind == SERVED and sent.source == "i"
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.break_link("i", "s")
+    net.mend_link("i", "s")
+    net.pass_time(BYPASS)
+    answers = private(net, SERVED, "i", "s")
+    assert len(answers) >= 2
+    for answer in answers:
+        net.arrive("i", "s", Private(SERVED, answer))
+    assert net.server("s") == "i"
+    assert "s" in net.pubend("i").outward
+    net.say(10, 20, "a")
+    assert ticks(net) == [11]
+
+
+def test_who_is_pushed_to_by_another_than_its_server_ends_that() -> None:
+    net = settled()
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.lost = lambda sent: sent.source == "s" and sent.to == "i"
+    net.revive("j")
+    net.pass_time(6 * SECOND)
+    assert net.server("s") == "j"
+    assert "s" in net.pubend("i").outward  # it has not heard that it is over
+    net.lost = lambda _: False
+    net.say(30, 40, "a")
+    assert "s" not in net.pubend("i").outward
+
+
+def test_what_is_said_of_services_is_explained_in_traces() -> None:
+    net = settled()
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.revive("j")
+    net.pass_time(6 * SECOND)
+    frames = [sent for sent in net.sent if isinstance(sent.message, Private) and {sent.source, sent.to} == {"s", "i"}]
+    told = [(sent.source, text) for sent in frames if (text := net.routers["p"].explain(sent.message))]
+    assert told == [("s", "serve me with p@1"), ("i", "I serve you with p@1"), ("s", "no more of p@1")]
+
+
+def test_a_want_goes_to_the_server_and_its_answer_to_who_asked() -> None:
+    net = settled()
+    net.tell("s", want(2, 9, {"s@disk": 1}))
+    assert net.ways(Want) == [("s", "j"), ("j", "i"), ("i", "p")]
+    net.say(2, 9, "a", reply=True)
+    assert ticks(net) == [3]
+
+
+@pytest.mark.parametrize("network", [CHAIN, HUB])
+def test_no_frame_says_anything_when_nothing_happens(network: NetworkMap) -> None:
+    """Once a second a status and a report, and every five seconds what may have been lost: nothing for each event."""
+    net = settled(network)
+    net.forget()
+    net.pass_time(5 * SECOND)
+    links = len(net.links)
+    assert len(net.sent) <= links * (2 * 5 + 4)
