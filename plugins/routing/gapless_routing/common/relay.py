@@ -420,28 +420,30 @@ class Relay:
         for knowledge in known:
             self._deliver(pubend, replace(knowledge, reply=False), {})
 
-    def copy(self, pubend: RelayedPubend, direction: str, ranges: Ranges) -> Ranges:
-        """Says in a direction what is known of some ranges, as far as there is room now. Returns what is left of them.
+    def copy(self, pubend: RelayedPubend, direction: str, ranges: Ranges, most: int) -> tuple[Ranges, int]:
+        """Says in a direction, which is a broker, what is known of some ranges, as far as there is room now.
 
-        Of holes nothing can be said: they are not left.
+        Returns what is left of them, and how often something was said: `most` times. Of holes nothing can be said: they
+        are not left.
         """
-        left = IntervalSet(ranges)
+        left, count = IntervalSet(ranges), 0
         for lo, hi in ranges:
             for start, stop in _known(pubend.cache, lo, hi):
                 said = self._said(pubend, direction, start, stop)
                 at = start
                 while said is not None and at < stop:
                     room = REPLY_BYTES_MAX - self._links.said_now(direction)
-                    if room <= 0:
-                        return left.ranges
+                    if room <= 0 or count >= most:
+                        return left.ranges, count
                     fitting = _fitting(said, room)
                     if self._directions.push(direction, fitting, 0) != direction:
-                        return left.ranges
+                        return left.ranges, count
+                    count += 1
                     at = fitting.hi
                     left.remove(lo, at)
                     said = replace(said, lo=at, data=_above(said.data, at)) if at < stop else None
             left.remove(lo, hi)
-        return left.ranges
+        return left.ranges, count
 
     def say_silence(self, name: PubendId, direction: str) -> None:
         """Silence has waited long enough: the newest stretch is said, whatever hole is below it (T53)."""

@@ -26,6 +26,7 @@ from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.stamps import Stamp
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_routing.common.interest import Decision
+from gapless_routing.common.pacing import NEXT_TURN
 from gapless_routing.common.progress import ProgressTable
 from gapless_routing.common.pubend_flow import PubendFlow
 from gapless_routing.common.relay import MORE_AFTER, Outward, RelayedPubend
@@ -39,6 +40,8 @@ from gapless_routing.delta.tree import Tree
 SERVE, SERVED, UNSERVE = 11, 12, 13
 """The kinds of a `Private` that holds Services."""
 ASK_AGAIN: Final = 1 * SECOND
+COPIED_AT_ONCE: Final = 64
+"""So many stretches are copied to a broker in one turn."""
 SERVED_PUBENDS = Family(
     "gapless_router_served_pubends", "Pubends of a node that another one serves this node with.", ("host", "by")
 )
@@ -314,9 +317,7 @@ class Serving(PubendFlow[ServedPubend]):
                 self._begin(stream, broker, service.number, IntervalSet([(service.lo, service.hi)]))
             self._say(broker, SERVED, life, Service(service.number, stream.meta.pubend))
         self._flush()
-        for pubend, stream in self._streams.items():
-            if broker in stream.copying:
-                self.copy(pubend, broker)
+        self.copy(broker)
 
     def _begin(self, stream: ServedPubend, broker: BrokerId, number: int, has: IntervalSet) -> None:
         """Serves a broker from now on: what is known here, and it has not, is copied to it."""
@@ -342,18 +343,22 @@ class Serving(PubendFlow[ServedPubend]):
         stream.numbers.pop(broker, None)
         stream.outward.pop(broker, None)
         stream.copying.pop(broker, None)
-        for kind in ("silence", "behind", "copy"):
+        for kind in ("silence", "behind"):
             self._state.timers.cancel((kind, stream.meta.pubend, broker))
 
-    def copy(self, pubend: PubendId, broker: BrokerId) -> None:
-        """Goes on to copy to a broker what it has not, as far as its link has room."""
-        stream = self._streams[pubend]
-        left = self.relay.copy(stream, broker, stream.copying.pop(broker))
-        if left:
-            stream.copying[broker] = left
-            self._state.timers.set(("copy", pubend, broker), self._state.now + MORE_AFTER)
-        else:
-            self._state.timers.cancel(("copy", pubend, broker))
+    def copy(self, broker: BrokerId) -> None:
+        """Goes on to copy to a broker what it has not: so much in one turn, and as far as its link has room."""
+        most, is_left = COPIED_AT_ONCE, False
+        for stream in self._streams.values():
+            ranges = stream.copying.pop(broker, None)
+            if ranges is not None:
+                left, count = self.relay.copy(stream, broker, ranges, most)
+                most -= count
+                if left:
+                    stream.copying[broker] = left
+                    is_left = True
+        if is_left:
+            self._state.timers.set(("copy", broker), self._state.now + (MORE_AFTER if most else NEXT_TURN))
 
     # --------------------------------------------------------------------------------- what happened
 
