@@ -83,12 +83,14 @@ class Askers:
 
         `view` has that knowledge, and may have more.
         `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
+        Nor is what answers another need of it that is higher.
         """
         asker = self._askers[name]
         answers: list[tuple[Knowledge, Stamp]] = []
         wanted = [run for run in asker.runs.overlapping(knowledge.lo, knowledge.hi) if now < run[2][1]]
         for need, asked in _by_need(wanted):
-            served = IntervalSet((said.lo, said.hi) for said in pushed if covers(said.stamp, need))
+            said_now = [*pushed, *(answer for answer, _ in answers if not answer.lost and not answer.damaged)]
+            served = IntervalSet((said.lo, said.hi) for said in said_now if covers(said.stamp, need))
             ranges = (IntervalSet(asked) - served).ranges
             for lo, hi in served.ranges if ranges != asked else ():
                 asker.runs.remove(lo, hi)

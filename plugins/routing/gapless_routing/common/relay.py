@@ -18,6 +18,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -42,8 +44,10 @@ SILENCE_AFTER: Final = 1 * SECOND
 SILENCE_BYTES: Final = 4 << 20
 """So much memory of events may lie in silence that waits: what the cache has forgotten by then would be asked for."""
 UPKEEP_EVERY: Final = 1 * SECOND
+REPLIES_MAX: Final = 64
+"""So many answers to one broker go at once, however small they are …"""
 REPLY_BYTES_MAX: Final = 1 << 20
-"""So much is answered to one broker in one turn of the node; what is left follows when there is room."""
+"""… and so much in one turn of the node; what is left follows when there is room."""
 MORE_AFTER: Final = 50 * MILLISECOND
 """How soon what was too much for one answer goes on, if there is room."""
 EVENT_BYTES: Final = 200
@@ -520,9 +524,9 @@ class Relay:
             if asker != CORE and self._links.is_full(asker):
                 continue
             answers = pubend.askers.take(asker, knowledge, view, self._state.now, pushed.get(asker, ()))
-            if answers:
-                left = self._reply(pubend, asker, answers)
-                pubend.askers.add(asker, left, RAW, None, self._state.now)
+            for need, together in groupby(answers, itemgetter(1)):
+                left = self._reply(pubend, asker, list(together))
+                pubend.askers.add(asker, left, need, None, self._state.now)
 
     def on_room(self, broker: BrokerId) -> None:
         """A link has room again: it is filled with what its broker waits for, as far as that is known here by now."""
@@ -556,10 +560,12 @@ class Relay:
         behind = self._directions.shbs(direction) if direction in pubend.outward else None
         room = 0 if self._links.is_full(asker) else REPLY_BYTES_MAX - self._links.said_now(asker)
         left: list[tuple[Tick, Tick]] = []
+        sent = 0
         for answer, need in answers:
-            if room <= 0:
+            if room <= 0 or sent >= REPLIES_MAX:
                 left.append((answer.lo, answer.hi))
                 continue
+            sent += 1
             fitting = _fitting(answer, room)
             room -= fitting.data.size + 1
             if fitting.hi < answer.hi:
