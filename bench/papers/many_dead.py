@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+from statistics import mean
 from typing import Final
 from unittest.mock import patch
 
@@ -25,6 +26,8 @@ DEAD: Final = 0.17
 DELTAS: Final = (0, 1, 2, 3, 4)
 SHAPES: Final[Mapping[str, int | None]] = {"random": None, "fan_out_3": 3, "fan_out_11": 11}
 """How many hang on each broker; None: each hangs on one of those before it, whichever."""
+TREES: Final = 20
+"""So many are drawn, of which the first is played."""
 PUBLISHING: Final = 8
 SUBSCRIBING: Final = 60
 WARM_UP: Final = 7
@@ -79,21 +82,29 @@ def _with_delta(delta: int) -> Iterator[int]:
             yield 1
 
 
-def survived(sizes: Sizes, shape: str, delta: int, seed: int) -> Came:
-    """All start; many die; everybody publishes, and at first nobody asks; they return."""
+def drawn(sizes: Sizes, shape: str, seed: int) -> tuple[Plan, list[BrokerId]]:
+    """A tree, with who does what, and who dies."""
     random = Random(seed)  # noqa: S311 - the same tree every time
     links = grown(sizes.count(BROKERS, 24), SHAPES[shape], random)
     names = Plan(links=links, publishing=(), subscribing={}, delta=1).names
     dead = random.sample(names, round(DEAD * len(names)))
     live = [name for name in names if name not in dead]
+    publishing = random.sample(live, sizes.count(PUBLISHING, 2))
+    subscribing = dict.fromkeys(random.sample(live, sizes.count(SUBSCRIBING, 6)), EVERYTHING)
+    return Plan(links=links, publishing=publishing, subscribing=subscribing, delta=1), dead
+
+
+def connected(plan: Plan, dead: Collection[BrokerId], delta: int) -> float:
+    """Which share of the pairs of a publisher and an SHB the tree connects."""
+    rows = [reached(plan, dead, name) for name in plan.publishing]
+    return mean(row[name] <= delta for row in rows for name in plan.subscribing)
+
+
+def survived(sizes: Sizes, shape: str, delta: int, seed: int) -> Came:
+    """All start; many die; everybody publishes, and at first nobody asks; they return."""
+    plan, dead = drawn(sizes, shape, seed)
     with _with_delta(delta) as known:
-        plan = Plan(
-            links=links,
-            publishing=random.sample(live, sizes.count(PUBLISHING, 2)),
-            subscribing=dict.fromkeys(random.sample(live, sizes.count(SUBSCRIBING, 6)), EVERYTHING),
-            delta=known,
-        )
-        brokers = Brokers(plan, seed)
+        brokers = Brokers(replace(plan, delta=known), seed)
         brokers.start(WARM_UP)
         brokers.ask(asks=False)
         brokers.crash(dead)
@@ -125,16 +136,16 @@ def _publish(sizes: Sizes, brokers: Brokers, delta: int, dead: Sequence[BrokerId
 
 
 def _shares(brokers: Brokers, delta: int, dead: Sequence[BrokerId], since: int) -> _Shares:
-    came = connected = both = pairs = 0
+    came = due = both = pairs = 0
     for pubend in brokers.pubends:
         rows = reached(brokers.plan, dead, pubend.host.name)
         for name in brokers.shbs:
             is_there, is_connected = brokers.has_all(name, pubend, since), rows[name] <= delta
             pairs += 1
             came += is_there
-            connected += is_connected
+            due += is_connected
             both += is_there and is_connected
-    return _Shares(came / pairs, over(both, connected), connected / pairs)
+    return _Shares(came / pairs, over(both, due), due / pairs)
 
 
 def run(sizes: Sizes) -> Outcome:
@@ -149,6 +160,8 @@ def run(sizes: Sizes) -> Outcome:
         values[f"ratio_pushed_to_connected_{shape}"] = min(over(each.pushed, each.connected) for each in came.values())
         values[f"ratio_missed_{shape}"] = max(each.missed for each in came.values())
         values[f"ratio_healed_{shape}"] = min(each.healed for each in came.values())
+        trees = [drawn(sizes, shape, seed) for seed in range(1, TREES + 1)]
+        values[f"ratio_connected_mean_{shape}"] = mean(connected(*tree, THE_PAPERS) for tree in trees)
         values[f"ratio_pushed_to_paper_{shape}"] = came[THE_PAPERS].pushed / PAPER
         curves.append(Curve(shape.replace("_", " "), list(came), [100 * each.pushed for each in came.values()]))
     return Outcome(
@@ -176,7 +189,8 @@ def _figures(shape: str) -> dict[str, Figure]:
         )
         found[f"ratio_pushed_{shape}_{delta}"] = Figure("events that came, nobody asked", said)
     return found | {
-        f"ratio_pushed_to_paper_{shape}": Figure("those with δ = 3, over the paper's", "1", Bar(least=1)),
+        f"ratio_connected_mean_{shape}": Figure(f"δ = 3: pairs that the tree connects, mean of {TREES} such trees"),
+        f"ratio_pushed_to_paper_{shape}": Figure("events that came with δ = 3, over the paper's", "1", Bar(least=1)),
         f"ratio_pushed_to_connected_{shape}": Figure("events that came over pairs connected, least", bar=Bar(1, 1)),
         f"ratio_missed_{shape}": Figure("connected, and without an event though it asked, most", bar=Bar(0, 0)),
         f"ratio_healed_{shape}": Figure("events that have come when all are back, least", bar=Bar(1, 1)),

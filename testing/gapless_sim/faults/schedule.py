@@ -286,8 +286,8 @@ class Faults:
         world, choices = self._world, self._outages
         now = world.now
         out = sum(now < broker.away_until + RECOVERS_WITHIN for broker in world.brokers.values())
-        if out < world.options.delta:
-            running = [broker for broker in world.brokers.values() if broker.running]
+        running = [broker for broker in world.brokers.values() if broker.running]
+        if running and out < world.options.delta:
             broker = choices.pick(running)
             duration = choices.pick((1, 3, 6, 12)) * SECOND // 2
             world.sometimes("process.away for a while")

@@ -417,7 +417,8 @@ class KnowledgeStream:
     def let_go(self, lo: Tick, hi: Tick, kept: EventBatch, stamp: Stamp, silent_from: Tick) -> None:
         """Lets go of the events in (lo, hi], but for `kept`; all of (silent_from, hi] is silence under `stamp` then.
 
-        So `stamp` names nobody who may want one of those that go, and all of that was known under higher stamps.
+        So `stamp` names nobody who may want one of those that go, and all of that was known under higher stamps. What
+        was stated to be lost of (lo, hi] is forgotten, as in `forget`.
         """
         assert self._base <= silent_from <= lo < hi, "what is let go of lies in the stretch that stays"
         assert stamp is not None, "an event stands there, so somebody may want it"
@@ -426,6 +427,7 @@ class KnowledgeStream:
             assert covers(run.stamp, stamp), f"{self.pubend}: {run} would be said to be silence under {stamp}"
         self._events.remove(lo, hi)
         self._events.insert(kept)
+        self._gone.remove(lo, hi)
         self._runs.remove(silent_from, hi)
         self._runs.join(silent_from, hi, stamp, join)
 

@@ -96,6 +96,8 @@ class Table:
         for tick in range(silent_from + 1, hi + 1):
             if tick > lo and tick not in kept:
                 self.events.pop(tick, None)
+            if tick > lo:
+                self.gone.discard(tick)
             self.silence[tick] = stamp
 
     def trim(self, upto: int) -> None:
@@ -576,6 +578,16 @@ def test_what_is_let_go_of_is_silence_for_nobody_whom_the_stamp_does_not_name() 
     assert held.unknown(0, 10, {"a": 1}) == ((0, 10),)
     held.accumulate(Knowledge("p@1", 6, 7, batch(7), stamp={}))
     assert list(held.take(0, 10).ticks) == [3, 7]
+
+
+def test_what_is_let_go_of_is_not_lost() -> None:
+    """The event was here, so nobody has said that it is lost: only that others around it are."""
+    held = KnowledgeStream("p@1")
+    held.accumulate(Knowledge("p@1", 0, 10, batch(3, 7), stamp={"a": 2}))
+    held.accumulate(Knowledge("p@1", 2, 6, lost=6, reply=True))
+    held.let_go(0, 10, batch(), {}, 0)
+    assert held.lost_in(0, 10, {"a": 1}) == ()
+    assert held.unknown(0, 10, {"a": 1}) == ((0, 10),)
 
 
 @pytest.mark.parametrize(
