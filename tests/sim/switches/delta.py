@@ -228,7 +228,7 @@ KNOWING = (
         (
             Edit(
                 "gapless_routing.delta.ring:Ring.reconsider",
-                "        self.links.let_go(broker)\n",
+                "            self.links.let_go(broker)\n",
                 "",
             ),
             Edit(
