@@ -192,7 +192,7 @@ def returns_while_its_children_lag(stage: Stage) -> None:
 
 
 def returns_without_a_way(stage: Stage) -> None:
-    """It was bypassed, and comes back without a link to the one above it: nobody is served by it before there is one."""
+    """It was bypassed, and comes back without a link to the one above it: nobody is served by it before."""
     network = stage.world.network
     stage.away("ib1")
     stage.publish(5)

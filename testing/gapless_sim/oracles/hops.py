@@ -98,7 +98,7 @@ class V4ByHop(HopJudge):
         self._served: dict[tuple[str, str, PubendId], list[ServiceSaid]] = {}
         """What a broker has asked another one to serve it with, the latest last; each service once."""
         self._served_before: dict[tuple[Hop, PubendId], int] = {}
-        """How many of these had come when something of a pubend was first said on a hop."""
+        """How many of these count no more on a hop: what came before, and the first that came on its link."""
 
     def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Counts the copies of each event."""
@@ -132,6 +132,7 @@ class V4ByHop(HopJudge):
     def _note_serve(self, hop: Hop, said: ServiceSaid) -> None:
         """A broker asks to be served, for the first time or again."""
         served = self._served.setdefault((hop.target, hop.source, said.pubend), [])
+        self._served_before.setdefault((hop.back, said.pubend), len(served) + 1)
         if not served or served[-1].life != said.life or served[-1].number < said.number:
             served.append(said)
 

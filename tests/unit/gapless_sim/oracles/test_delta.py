@@ -1,4 +1,4 @@
-"""D3 and D4: what brokers of the router `delta` say to each other, and who serves whom in the end."""
+"""D3, D4 and V4: what brokers of the router `delta` say to each other, and who serves whom in the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from gapless.core.network.facts import Dial, Undial
 from gapless.core.network.frames import Private
 from gapless.core.stream.knowledge import Knowledge
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Service, Services
-from gapless_sim.oracles.delta import D3Said, D4Server, TreeJudge
+from gapless_sim.oracles.delta import D3Said, D4Server
+from gapless_sim.oracles.hops import HopJudge, V4ByHop
 from gapless_sim.recording.frame_tap import Hop
 from gapless_sim.world.network import BrokerLink
 from gapless_sim.world.topology import SINGLES
@@ -28,8 +29,8 @@ class Chain:
         fixture_options = {"router": "delta", "topology": SINGLES, "cells": CHAIN, "delta": 1, "together": False}
         self.fixture = ModelFixture(*judges, **{**fixture_options, **options})
         self.world = self.fixture.world
-        self.judges: Sequence[TreeJudge] = [
-            oracle for oracle in self.fixture.oracles.values() if isinstance(oracle, TreeJudge)
+        self.judges: Sequence[HopJudge] = [
+            oracle for oracle in self.fixture.oracles.values() if isinstance(oracle, HopJudge)
         ]
         self._links: dict[frozenset[str], BrokerLink] = {}
         for broker in self.world.brokers.values():
@@ -61,7 +62,7 @@ class Chain:
         self.service(server, served, SERVED, number)
 
     @property
-    def judge(self) -> TreeJudge:
+    def judge(self) -> HopJudge:
         return self.judges[0]
 
 
@@ -168,3 +169,28 @@ def test_no_link_is_wished_for_that_nobody_needs() -> None:
     assert judge.unsettled() == "ib2 wishes for a link to phb1, and nobody between them is away"
     judge.said("ib2", 0, Undial("phb1"))
     assert judge.settled()
+
+
+# ------------------------------------------------------------------------------------------------ V4
+
+
+def test_who_wants_to_be_served_anew_is_told_once_more_of_what_it_has_not() -> None:
+    chain = Chain(V4ByHop)
+    chain.service("ib1", "phb1", SERVE, 1)
+    chain.sends("phb1", "ib1", chain.know(0, 9, 5))
+    chain.service("ib1", "phb1", SERVE, 2, lo=0, hi=4)
+    chain.sends("phb1", "ib1", chain.know(0, 9, 5))
+
+    with violates("V4"):
+        chain.sends("phb1", "ib1", chain.know(0, 9, 5))
+
+
+def test_who_says_that_it_has_something_or_asks_for_the_same_service_again_is_not_told_again() -> None:
+    chain = Chain(V4ByHop)
+    chain.service("ib1", "phb1", SERVE, 1)
+    chain.sends("phb1", "ib1", chain.know(0, 9, 5))
+    chain.service("ib1", "phb1", SERVE, 1)
+    chain.service("ib1", "phb1", SERVE, 2, lo=0, hi=9)
+
+    with violates("V4"):
+        chain.sends("phb1", "ib1", chain.know(0, 9, 5))
