@@ -258,6 +258,11 @@ class SideInterests(InterestFlow):
         """A link to a broker is gone."""
         self.sayings.link_down(broker)
         self._told.discard(broker)
+        if broker not in self._links:
+            self.forget_census(broker)
+
+    def forget_census(self, broker: BrokerId) -> None:
+        """What a broker said of its side does not count any more: it may begin anew, and know less."""
         self._named.pop(broker, None)
         self._totals.pop(broker, None)
 

@@ -127,6 +127,7 @@ class DeltaRouter(RelayRouter):
         self._streams.copies.forget_lives_but(broker, self._ring.life_of(broker))
         if before not in (None, self._ring.life_of(broker)):
             self._streams.forget_services(broker)
+            self._interests.forget_census(broker)
 
     def _beat(self) -> None:
         self._state.timers.set(("beat",), self._state.now + BEAT)
