@@ -84,4 +84,4 @@ def test_what_the_router_refuses_is_said_before_anything_starts(network: Path, t
 
     done = Shell(tmp_path).run("network", network, "--check", status=2)
 
-    assert "the links make a cycle, and in a tree there is one way only: take a link out" in done.stderr
+    assert "makes a cycle, and the nodes must be a tree: take out one of the links of the cycle" in done.stderr
