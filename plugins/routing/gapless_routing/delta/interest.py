@@ -90,10 +90,13 @@ class SideInterests(InterestFlow):
         self._totals: dict[BrokerId, int] = {}
         """How many SHBs there are on the side of a broker, as it said when it knew."""
         self._known = {
-            neighbour: not self._is_filtered(neighbour) or not tree.has_beyond(neighbour, "shb")
+            neighbour: not tree.has_elsewhere(neighbour, "phb") or not tree.has_beyond(neighbour, "shb")
             for neighbour in tree.neighbours
         }
-        """Whether it is known of the direction of a neighbour what everybody there wants. Once it is, it stays so."""
+        """Whether it is known of the direction of a neighbour what everybody there wants. Once it is, it stays so.
+
+        Without a PHB elsewhere nothing is filtered on its way there: nobody says it then, and nobody has to know it.
+        """
         self._alone_since = dict.fromkeys(tree.neighbours, state.now)
         """Since when nobody in a direction is live; of no other direction."""
         self._told: set[BrokerId] = set()
@@ -104,8 +107,7 @@ class SideInterests(InterestFlow):
     @property
     def is_ready(self) -> bool:
         """Whether it is known of all directions what everybody wants, and the SHB here has spoken."""
-        has_spoken = bool(self.shb) or not self._tree.has_role(self._state.broker, "shb")
-        return has_spoken and all(map(self.is_complete, self._tree.neighbours))
+        return self._has_spoken and all(map(self.is_complete, self._tree.neighbours))
 
     def is_complete(self, direction: BrokerId) -> bool:
         """Whether it is known what everybody in the direction of a neighbour wants, or nobody there can say it."""
@@ -135,12 +137,12 @@ class SideInterests(InterestFlow):
     def _is_whole_for(self, broker: BrokerId) -> bool:
         """Whether it is known what everybody in all directions wants, but for that of a broker."""
         own = self._tree.first(broker)
-        has_spoken = bool(self.shb) or not self._tree.has_role(self._state.broker, "shb")
-        return has_spoken and all(self.is_complete(other) for other in self._tree.neighbours if other != own)
+        return self._has_spoken and all(self.is_complete(other) for other in self._tree.neighbours if other != own)
 
-    def _is_filtered(self, broker: BrokerId) -> bool:
-        """Whether anything is filtered on its way from here toward a broker: there is a PHB behind it."""
-        return self._tree.has_elsewhere(self._tree.first(broker), "phb")
+    @property
+    def _has_spoken(self) -> bool:
+        """Whether the SHB here has, if there is one by the map."""
+        return bool(self.shb) or not self._tree.has_role(self._state.broker, "shb")
 
     # ---------------------------------------------------------------------- of a broker that is served
 
