@@ -106,6 +106,10 @@ class J3Transforms(Judge):
                 name = operation.key[len(rows.key(0)) :].decode()
                 self._note(name, tuple(map(CheckpointToken.parse, _decode_row(operation.value).tokens)))
 
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """They may be there all the same: then the batch is answered when it comes again."""
+        self.written(broker, operations)
+
     def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
         """What is acknowledged may be released: the next process must not have to read it again."""
         if isinstance(consumer, InputConsumer):
