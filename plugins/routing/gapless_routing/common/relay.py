@@ -167,6 +167,10 @@ class RelayedPubend(KnownPubend):
         """Up to here events may have been let go of: one of them that comes again is not pushed again."""
         return 0
 
+    def came(self, events: EventBatch) -> None:
+        """Events were cached that were not there."""
+        self.fresh.append(events)
+
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
         """Returns how far a notice may say that the pubend is decided.
 
@@ -276,7 +280,7 @@ class Relay:
             pubend.cache.accumulate(knowledge)
             return IntervalSet(whole)
         if delta.events:
-            pubend.fresh.append(delta.events)
+            pubend.came(delta.events)
         if new.ranges != whole:
             for tick in delta.events.ticks:
                 new.add(tick - 1, tick)

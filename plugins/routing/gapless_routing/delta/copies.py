@@ -91,6 +91,8 @@ class CopiedPubend(RelayedPubend):
     """Up to here every event that is still held was wanted by somebody for whom it was not safe …"""
     looked_with: Mapping[BrokerId, Ranges] = field(default_factory=dict)
     """… when this was safe."""
+    came_again: bool = False
+    """Since then some of them have come once more, in an answer."""
 
     @property
     def let_go_upto(self) -> Tick:
@@ -101,6 +103,11 @@ class CopiedPubend(RelayedPubend):
     def is_cached(self) -> bool:
         """Whether others may ask here for it: all who are farther away, whoever serves them."""
         return self.has_below
+
+    def came(self, events: EventBatch) -> None:
+        """Events were cached that were not there."""
+        RelayedPubend.came(self, events)  # `super()` does not work in a class with slots
+        self.came_again |= events.ticks[0] <= self.looked_upto
 
 
 class Copies:
@@ -216,12 +223,13 @@ class Copies:
         upto = min([upto, *(self._told(pubend, broker) for broker in pubend.outward)])
         safe = {group: self._safe(pubend, group) for group in self._groups(pubend)}
         begin = pubend.looked_upto
-        if pubend.cache.first_event(pubend.cache.base, begin) is not None and _below(safe, begin) != pubend.looked_with:
+        is_changed = pubend.came_again or _below(safe, begin) != pubend.looked_with
+        if is_changed and pubend.cache.first_event(pubend.cache.base, begin) is not None:
             begin = pubend.cache.base
         if begin >= upto:
             return
         self._let_go(pubend, begin, upto, safe)
-        pubend.looked_upto, pubend.looked_with = upto, _below(safe, upto)
+        pubend.looked_upto, pubend.looked_with, pubend.came_again = upto, _below(safe, upto), False
 
     def evict(self, pubend: CopiedPubend, upto: Tick) -> None:
         """Lets go of all events up to a tick, because there is no room for them."""

@@ -99,6 +99,20 @@ def test_an_interest_that_was_widened_since_finds_no_silence_where_a_body_went()
     assert asked.want.ranges == ((10, 20),)
 
 
+def test_what_an_answer_brings_back_is_let_go_of_again() -> None:
+    """A reader from the earliest would fill every cache on its way, and nothing would take it out again."""
+    net = settled(LONG)
+    net.say(10, 30, "a", "b", "a", "b")
+    net.pass_time(WINDOW + LOOK)
+    net.tell("s", full(2, "s@disk", "a", "b"))
+    net.tell("s", want(10, 30, {"s@disk": 2}, "s@disk"))
+    net.say(10, 30, "a", "b", "a", "b", reply=True)
+    [answer] = [one for one in delivered(net, "s") if one.reply]
+    assert list(answer.data.ticks) == kept(net)["k"] == kept(net)["p"] == [11, 12, 13, 14]
+    net.pass_time(LOOK)
+    assert kept(net) == {name: [] for name in LONG.nodes}
+
+
 def test_a_broker_that_came_back_empty_has_no_copy_whatever_it_reported_before() -> None:
     """The report of a former life is worth nothing (TD2): else what only it had would be let go of above."""
     net = settled(LONG)
