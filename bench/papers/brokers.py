@@ -27,6 +27,7 @@ from gapless.core.stream.ticks import PubendId
 from gapless.selectors.filters import Filter
 from gapless_routing.common.census import InterestByDirection
 from gapless_routing.common.interest_flow import CENSUS
+from gapless_routing.common.relay_router import CACHED
 from gapless_routing.delta import copies, open_routing, ring, serving
 from gapless_testing.routing.clients import columns
 from gapless_testing.routing.faults import MS, SECOND
@@ -96,6 +97,7 @@ class Plan:
     latency: int = LATENCY
     busy: Busy | None = None
     """How long a processor is busy; None: not at all."""
+    forget_seconds: int = 600
 
     @property
     def names(self) -> list[BrokerId]:
@@ -137,8 +139,8 @@ class Plan:
 
 
 class _Delta(RouterHarness):
-    def __init__(self, delta: int) -> None:
-        self._options = {"delta": delta, "links_max": 1000}
+    def __init__(self, plan: Plan) -> None:
+        self._options = {"delta": plan.delta, "links_max": 1000, "forget_seconds": plan.forget_seconds}
 
     def make(self) -> Router:
         return open_routing({})
@@ -237,6 +239,17 @@ class _Reading:
                 yield Handed(pubend, published[tick], at)
 
 
+class _Subscribing(SubscribingStandIn):
+    """An SHB that finds on its disk what it has announced, and under which version."""
+
+    def start(self) -> None:
+        """Begins again with what was durable."""
+        if self.version:
+            self.resume()
+        else:
+            super().start()
+
+
 class Brokers:
     """The network, who publishes and who subscribes, and what came of it.
 
@@ -245,12 +258,12 @@ class Brokers:
 
     def __init__(self, plan: Plan, seed: int = 1) -> None:
         self.plan = plan
-        self._network = VirtualNetwork(_Delta(plan.delta), plan.topology, seed, pace=plan.pace)
+        self._network = VirtualNetwork(_Delta(plan), plan.topology, seed, pace=plan.pace)
         hosts = self._network.hosts
         self.pubends = [
             PublishingStandIn(hosts[name], f"{name}-events@1", number) for number, name in enumerate(plan.publishing)
         ]
-        self.shbs = {name: SubscribingStandIn(hosts[name], f"{name}:store") for name in plan.subscribing}
+        self.shbs = {name: _Subscribing(hosts[name], f"{name}:store") for name in plan.subscribing}
         self.published: dict[PubendId, dict[int, int]] = {each.pubend: {} for each in self.pubends}
         """By pubend: when the event at each tick was published."""
         self._readings: dict[BrokerId, _Reading] = {}
@@ -340,6 +353,15 @@ class Brokers:
         """What an SHB was handed of what was published in [since, until), in the order of publishing."""
         found = (each for each in self._readings[name].handed() if since <= each.published < until)
         return sorted(found, key=lambda each: each.published)
+
+    def kept(self, names: Sequence[BrokerId]) -> dict[BrokerId, int]:
+        """Bytes of the events that brokers keep."""
+        found = {}
+        for name in names:
+            router = self.host(name).router
+            assert router is not None
+            found[name] = round(sum(gauge.value for gauge in router.gauges() if gauge.name == CACHED.name))
+        return found
 
     def latencies(self, since: int, until: int) -> list[int]:
         """Of all events that were published in [since, until), at all SHBs."""

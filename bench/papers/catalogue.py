@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.papers.away import AWAY
 from bench.papers.bypass import BYPASS
 from bench.papers.bypass_load import BYPASS_LOAD
 from bench.papers.catching_up import CATCHUP
@@ -29,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         REPORTS,
         BYPASS_LOAD,
         PRIMARY_BACKUP,
+        AWAY,
         HOPS,
         SCALING,
         CATCHUP,

@@ -22,6 +22,7 @@ BROKERS = {
     "recovery": {"recovery_3_s", "ratio_recovery_highest_to_lowest", "ratio_hop_to_ring_wait_high"},
     "reports": {"ratio_reports_to_confirmations_160", "ratio_cpu_reporting_to_unreported"},
     "bypass-load": {"ratio_sent", "ratio_received_two_dead_everywhere", "ratio_cpu"},
+    "away": {"brokers_that_kept", "events_from_elsewhere", "complete_default"},
     "primary-backup": {"ratio_frames", "ratio_matches", "ratio_received_to_before"},
 }
 """Each experiment of paper 000, and some of the figures that it must have."""

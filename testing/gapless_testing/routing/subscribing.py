@@ -115,10 +115,23 @@ class SubscribingStandIn:
 
     def start(self) -> None:
         """Begins under a version of its own, from what was durable."""
+        self._begin()
+        self.change(lambda _filters: None)
+        self._keep_time()
+
+    def resume(self) -> None:
+        """Begins under the version that was durable."""
+        self._begin()
+        self._announced_in = self.host.process
+        self.introduce()
+        self._keep_time()
+
+    def _begin(self) -> None:
         self._writing = False
         for following in self.streams.values():
             self._roll_back(following)
-        self.change(lambda _filters: None)
+
+    def _keep_time(self) -> None:
         for every, action in (
             (POLL_EVERY, self._poll),
             (REPORT_EVERY, self._report_all),
