@@ -16,15 +16,33 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from gapless.core.ports import Authentication, Authenticator, LogAnswer, LogQuestion, Principal
+from gapless.core.ports import (
+    Admission,
+    AuthContext,
+    Authentication,
+    Authenticator,
+    Certificate,
+    Judgement,
+    Later,
+    LogAnswer,
+    LogQuestion,
+    PeerInfo,
+    Refusal,
+)
+from gapless.core.principals import Principal
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
 
 __all__ = [
+    "Admission",
+    "AuthContext",
     "Authentication",
     "Authenticator",
+    "Certificate",
     "Create",
     "GivenUp",
+    "Judgement",
+    "Later",
     "Link",
     "LinkHandler",
     "Listener",
@@ -32,7 +50,9 @@ __all__ = [
     "LogStream",
     "LogVolume",
     "Logs",
+    "PeerInfo",
     "Principal",
+    "Refusal",
     "StorageCapabilities",
     "Table",
     "Transport",
