@@ -9,6 +9,7 @@ import pytest
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
+from gapless.core.principals import Principal
 from gapless.core.server import SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
@@ -34,7 +35,7 @@ def test_a_request_goes_to_the_role_that_declared_it(broker: Any) -> None:
 
     client.say(ListPubends(4))
 
-    assert broker.requests == [(ClientSession(client.session, "desk-7", "one", "anonymous"), ListPubends(4))]
+    assert broker.requests == [(ClientSession(client.session, "desk-7", "one", Principal("anonymous")), ListPubends(4))]
 
 
 def test_a_request_that_no_role_answers_is_refused(broker: Any) -> None:
