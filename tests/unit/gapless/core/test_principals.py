@@ -11,7 +11,7 @@ from gapless.core.principals import Principal, SentPrincipal
 @pytest.mark.parametrize("principal", [Principal("ada"), Principal(""), Principal("ada", frozenset({"b", "a"}))])
 def test_it_is_the_same_at_another_node(principal: Principal) -> None:
     raw = msgspec.msgpack.encode(principal.sent)
-    assert Principal.of(msgspec.msgpack.decode(raw, type=SentPrincipal)) == principal  # type: ignore[arg-type]
+    assert Principal.of(msgspec.msgpack.decode(raw, type=SentPrincipal)) == principal
 
 
 def test_an_older_node_says_and_understands_the_name_alone() -> None:

@@ -94,7 +94,7 @@ def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
     flights, trains = event("flights"), event("trains")
 
     one.check(raw(flights, flights), ADA)
-    for who, events in (("bob", [flights]), ("ada", [flights, trains])):
+    for who, events in ((Principal("bob"), [flights]), (ADA, [flights, trains])):
         with pytest.raises(AuthorizationError, match=f"{who} may not publish to"):
             one.check(raw(*events), who)
 
@@ -149,6 +149,6 @@ def test_a_publisher_does_not_say_when_an_event_was_logged() -> None:
         events = EventColumns.of([encode_event("t", {}, extras, b"")], [0])
         if refused:
             with pytest.raises(ValueError, match="when it was logged"):
-                check("#").check(events, "somebody")
+                check("#").check(events, ADA)
         else:
-            check("#").check(events, "somebody")
+            check("#").check(events, ADA)
