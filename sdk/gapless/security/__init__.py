@@ -1,0 +1,1 @@
+"""Who is there: what proofs of identity are made of, for both ends."""
