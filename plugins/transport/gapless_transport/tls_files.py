@@ -70,8 +70,8 @@ class TlsFiles:
                 try:
                     version = self._read()
                     self._refuse_useless(version)
-                except ConfigurationError as error:
-                    self._trouble = str(error)
+                except Exception as error:  # noqa: BLE001 - whatever somebody has put there, it ends nothing
+                    self._trouble = str(error) or type(error).__name__
                 else:
                     # Of files that are being written part may be old: then they are read once more, the next time.
                     if self._stamps() == stamps:
@@ -127,7 +127,7 @@ def dialing_files(ca: Path | None, certificate: Path | None, key: Path | None) -
 def _files_of_the_system() -> list[Path]:
     """Where the authorities stand that this system trusts."""
     paths = ssl.get_default_verify_paths()
-    return [Path(path) for path in (paths.cafile, paths.capath) if path is not None]
+    return [Path(path) for path in (paths.cafile, paths.capath) if path]
 
 
 def _stamp(path: Path) -> object:

@@ -214,7 +214,9 @@ async def test_files_that_are_being_written_keep_nobody_from_dialing(
     own = {name: tmp_path / f"{name}.pem" for name in certificates}
     for name, path in own.items():
         path.write_bytes(certificates[name].read_bytes())
-    listener, ends = await listen(open_tcp(**certificates | {"client_ca": certificates["ca"], "ca": None}))
+    listener, ends = await listen(
+        open_tcp(certificate=certificates["certificate"], key=certificates["key"], client_ca=certificates["ca"])
+    )
     dialing = open_tcp(tls=True, **own)
 
     own["certificate"].write_bytes(other_certificates["certificate"].read_bytes())
