@@ -47,6 +47,7 @@ from gapless.core.ports import (
     Transmit,
     Write,
 )
+from gapless.core.principals import NOBODY
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -174,7 +175,9 @@ class Host:
     def ask(self, session: int, request: m.ClientMessage) -> None:
         """A client asks, in a turn of the node for itself, and everything that follows happens."""
         self.now += 1
-        self._requests[type(request)](ClientSession(session, "bench", f"i{session}", ""), request, self.now, self.wall)
+        self._requests[type(request)](
+            ClientSession(session, "bench", f"i{session}", NOBODY), request, self.now, self.wall
+        )
         self._pump()
 
     def publish(self, rows: list[tuple[str, dict[str, float | str]]]) -> None:

@@ -16,7 +16,7 @@ import pluggy
 if TYPE_CHECKING:
     from gapless.core.network.facts import NetworkMap
     from gapless.core.network.seam import Router
-    from gapless.core.ports import ReleasePolicy, Role, RoleContext
+    from gapless.core.ports import AuthContext, ReleasePolicy, Role, RoleContext
     from gapless.spi import Authenticator, Create, LogPlugin, LogVolume, Transport, VolumeIdentity
 
 hookspec = pluggy.HookspecMarker("gapless")
@@ -51,8 +51,11 @@ def open_role(context: RoleContext) -> Role:
 
 
 @hookspec(firstresult=True)
-def open_auth(options: Mapping[str, Any]) -> Authenticator:
-    """Return an authenticator."""
+def open_auth(options: Mapping[str, Any], context: AuthContext) -> Authenticator:
+    """Return an authenticator: pure, but for the clocks of its context.
+
+    It is called for each recovery of the node; and once before its volume is open, with no rows, to check `options`.
+    """
 
 
 @hookspec(firstresult=True)

@@ -17,16 +17,33 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from gapless.core.alarms import Alarm
-from gapless.core.ports import Authentication, Authenticator, Certificate, LogAnswer, LogQuestion, Principal
+from gapless.core.ports import (
+    Admission,
+    AuthContext,
+    Authentication,
+    Authenticator,
+    Certificate,
+    Judgement,
+    Later,
+    LogAnswer,
+    LogQuestion,
+    PeerInfo,
+    Refusal,
+)
+from gapless.core.principals import Principal
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
 
 __all__ = [
+    "Admission",
+    "AuthContext",
     "Authentication",
     "Authenticator",
     "Certificate",
     "Create",
     "GivenUp",
+    "Judgement",
+    "Later",
     "Link",
     "LinkHandler",
     "Listener",
@@ -34,7 +51,9 @@ __all__ = [
     "LogStream",
     "LogVolume",
     "Logs",
+    "PeerInfo",
     "Principal",
+    "Refusal",
     "StorageCapabilities",
     "Table",
     "TellsTroubles",

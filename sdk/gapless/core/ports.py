@@ -49,6 +49,7 @@ from msgspec import Struct
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OrderedGroup
+from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import ServerMessage
@@ -482,7 +483,7 @@ class ClientSession:
     number: int
     client_id: str
     instance: str
-    principal: str
+    principal: Principal
 
     @property
     def app_id(self) -> str:
@@ -634,10 +635,67 @@ class Role(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
-    """Who a client is, as an authenticator established it."""
+class Certificate:
+    """What the verified certificate of the other end of a link says."""
 
-    name: str
+    common_name: str = ""
+    """"" if it has none, or several."""
+    units: tuple[str, ...] = ()
+    """Its organizational units."""
+    uris: tuple[str, ...] = ()
+    """Of its subject alternative names the URIs …"""
+    dns_names: tuple[str, ...] = ()
+    """… and the DNS names."""
+
+
+NO_CERTIFICATE: Final = Certificate()
+"""The other end has shown none, or none that was verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """What is known of the other end of a client's link before it has said anything."""
+
+    address: str
+    certificate: Certificate
+    secure: bool
+    """Whether the link is encrypted, or never leaves this process."""
+    is_local: bool
+    """Whether only this machine can reach the listener that it came through."""
+    binding: bytes
+    """The hash of the certificate that the listener has shown on this link (RFC 5929: tls-server-end-point); b"": it
+    has shown none, or the certificate has no such hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The client is this one."""
+
+    principal: Principal
+    until: int | None
+    """When that is over, in milliseconds since 1970: then the session ends, unless the client has renewed it. None: it
+    is never over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The client is not let in. It is told that its credentials are not valid here, and no more."""
+
+    reason: str
+    """For the broker's log, without any secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What holds after a while: the client, and nobody else, waits so long for it."""
+
+    wait: int
+    """Nanoseconds."""
+    then: Admission | Refusal | bytes
+
+
+Judgement: TypeAlias = Admission | Refusal | Later | bytes
+"""Bytes are a challenge, which the client is to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,23 +713,39 @@ class Certificate:
 
 
 class Authentication(Protocol):
-    """A client proves who it is, on one link, in as many messages as that takes (SCRAM: two). Never blocks."""
+    """A client proves who it is, on one link, in as many messages as that takes (SCRAM: three). Never blocks."""
 
-    def answer(self, credentials: bytes) -> Principal | bytes | None:
-        """Judges what the client has sent: with its Hello first, then in answer to each challenge.
-
-        Returns who it is; or a challenge, which the client is to answer; or None to refuse it.
-        """
+    def answer(self, credentials: bytes) -> Judgement:
+        """Judges what the client has sent: with its Hello first, then in answer to each challenge."""
 
 
 class Authenticator(Protocol):
     """Decides who clients are."""
 
+    mechanism: str
+    """What the Hello of a client names that wants to be asked by this one; "": it needs nothing of the client."""
     trusted: bool
     """Whether it really checks something, so that a listener beyond loopback may rely on it."""
 
-    def begin(self, client_id: str, peer: str) -> Authentication:
-        """A client that calls itself so has connected from `peer`. Never blocks."""
+    def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
+        """A client that calls itself so has connected. Never blocks.
+
+        Returns None if that is nobody whom this one could know: then the next one with the same mechanism is asked.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AuthContext:
+    """What an authenticator may use beside its options."""
+
+    rows: Mapping[str, bytes]
+    """The rows of the users of this node's volume, by their names, as they are now (`gapless.security.users`)."""
+    secret: bytes
+    """A secret of the volume, the same in every process of this node."""
+    wall: Callable[[], int]
+    """Milliseconds since 1970."""
+    now: Callable[[], int]
+    """Monotonic nanoseconds."""
 
 
 # ------------------------------------------------------------------------------------ authorization
@@ -698,7 +772,7 @@ class Authorizer(Protocol):
     asks: bool
     """Whether it has to be asked at all; False if everybody may do everything."""
 
-    def refusal(self, principal: str, action: Action, resource: str) -> str:
+    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
         """Returns why the action is refused, for people; "" if it is allowed."""
 
 
@@ -707,7 +781,7 @@ class AllowAll:
 
     asks = False
 
-    def refusal(self, principal: str, action: Action, resource: str) -> str:
+    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
         """Refuses nothing."""
         return ""
 

@@ -20,13 +20,15 @@ from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.incarnations import DRAWN_BITS, new_incarnation
 from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
-from gapless.core.ports import AllowAll, Authenticator, Authorizer, Roaming, Role, RoleContext
+from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
+from gapless.core.server.reception import Reception
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.node.links import LinksShell, NodeLinks
 from gapless.node.machine import ROUTER_TABLE, Machine, Shell
 from gapless.node.network import TRANSPORT
 from gapless.node.recovery import VolumeReader
+from gapless.security.anonymous import Anonymous
 from gapless.spi import Create, VolumeIdentity
 
 if TYPE_CHECKING:
@@ -34,12 +36,19 @@ if TYPE_CHECKING:
     from gapless.spi import LogVolume, Table, Transport
 
 
+USERS = "node/users"
+"""The table of the users of a volume."""
+UNOPENED = AuthContext({}, b"", wall=lambda: 0, now=lambda: 0)
+"""For authenticators whose options are checked alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """The plugins that a configuration names, loaded; the makers are called anew for each run."""
 
     config: NodeConfig
-    authenticator: Authenticator
+    open_auth: Mapping[str, Any]
+    """By the names of the authenticators, in their order."""
     authorizer: Authorizer
     listeners: tuple[tuple[ListenSection, Transport], ...]
     open_storage: Any
@@ -63,13 +72,19 @@ class Loaded:
 
 def load_plugins(config: NodeConfig) -> Loaded:
     """Finds every plugin that the configuration names. Raises ConfigurationError when something is wrong."""
-    with said_of(config, "auth"):
-        authenticator = plugins.load("auth", config.auth.plugin)(options=config.auth.options)
+    open_auth = {}
+    authenticators = {}
+    for number, section in enumerate(config.auth):
+        with said_of(config, f"auth.{number}"):
+            open_auth[section.plugin] = plugins.load("auth", section.plugin)
+            authenticators[section.plugin] = open_auth[section.plugin](options=section.options, context=UNOPENED)
     listeners = []
     for number, listen in enumerate(config.listen):
         with said_of(config, f"listen.{number}"):
             transport = plugins.load("transport", listen.transport)(options=listen.options)
-            check_exposure(listen.address, transport, authenticator, insecure=config.node.insecure)
+            check_exposure(
+                listen.address, transport, _reception(listen, transport, authenticators), insecure=config.node.insecure
+            )
         listeners.append((listen, transport))
     with said_of(config, "storage"):
         open_storage = plugins.load("storage", config.storage.plugin)
@@ -81,7 +96,7 @@ def load_plugins(config: NodeConfig) -> Loaded:
         open_roles = {name: plugins.load("role", name) for name in config.node.roles}
     return Loaded(
         config,
-        authenticator,
+        open_auth,
         AllowAll(),
         tuple(listeners),
         open_storage,
@@ -127,11 +142,11 @@ def said_of(config: NodeConfig, key: str) -> Iterator[None]:
         raise type(error)(f"{config.source or 'configuration'}: {key}: {error}") from error
 
 
-def check_exposure(address: str, transport: Transport, authenticator: Authenticator, *, insecure: bool) -> None:
+def check_exposure(address: str, transport: Transport, reception: Reception, *, insecure: bool) -> None:
     """Refuses to listen beyond this machine without TLS and real authentication (A02)."""
     missing = [] if transport.encrypts else ["TLS (its certificate)"]
-    if not authenticator.trusted:
-        missing.append("an authenticator that checks something ([auth])")
+    if not reception.trusted:
+        missing.append("authenticators that check something, all of them ([[auth]], and `auth` of the listener)")
     if missing and not insecure and not transport.is_loopback(address):
         raise ConfigurationError(
             f"address {address!r} can be reached from other machines, which needs {' and '.join(missing)};"
@@ -283,6 +298,27 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
     return roles
 
 
+def make_receptions(
+    loaded: Loaded, reader: VolumeReader, secret: bytes, clock: Callable[[], tuple[int, int]]
+) -> list[Reception]:
+    """Who is let in at each listener, and last at this process itself: its own clients are as trusted as it is."""
+    rows = {key.decode(): value for key, value in reader.scan(USERS)}
+    context = AuthContext(rows, secret, wall=lambda: clock()[1], now=lambda: clock()[0])
+    authenticators = {}
+    for number, section in enumerate(loaded.config.auth):
+        with said_of(loaded.config, f"auth.{number}"):
+            open_auth = loaded.open_auth[section.plugin]
+            authenticators[section.plugin] = open_auth(options=section.options, context=context)
+    receptions = [_reception(listen, transport, authenticators) for listen, transport in loaded.listeners]
+    return [*receptions, Reception([Anonymous()], is_local=True)]
+
+
+def _reception(listen: ListenSection, transport: Transport, authenticators: Mapping[str, Authenticator]) -> Reception:
+    """Who is let in at a listener."""
+    taken = [each for name, each in authenticators.items() if listen.auth is None or name in listen.auth]
+    return Reception(taken, is_local=transport.is_loopback(listen.address))
+
+
 def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shell: Shell) -> Machine:
     """A machine recovered from the volume, started. Raises what a role or router raises at start-up."""
     now, wall = shell.clock()
@@ -296,7 +332,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     machine = Machine(
         broker,
         config.limits.of_sessions,
-        loaded.authenticator,
+        make_receptions(loaded, reader, identity.secret, shell.clock),
         loaded.authorizer,
         router,
         roles,

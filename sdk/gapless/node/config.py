@@ -3,7 +3,7 @@
     [node]      name, network, roles, insecure, min_free_bytes, log_level
     [storage]   plugin, path, and what else the plugin takes
     [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
-    [auth]      plugin, and what else it takes
+    [[auth]]    plugin, and what else it takes; one of them may be [auth]
     [routing]   plugin, and what else it takes
     [network]   file, node, listen: which node this is of a network that is described
     [[group]]   name, members, silence_seconds: pubends in total order
@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
@@ -86,6 +86,8 @@ class ListenSection(PluginSection):
 
     transport: str = "tcp"
     address: str = "127.0.0.1:7400"
+    auth: tuple[str, ...] | None = None
+    """The authenticators that clients may use here; None: all that there are."""
 
 
 class AuthSection(PluginSection):
@@ -161,7 +163,8 @@ class NodeConfig(BaseModel):
     node: NodeSection = NodeSection()
     storage: StorageSection = StorageSection()
     listen: tuple[ListenSection, ...] = (ListenSection(),)
-    auth: AuthSection = AuthSection()
+    auth: Annotated[tuple[AuthSection, ...], Field(min_length=1)] = (AuthSection(),)
+    """In the order in which they are asked."""
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
     network: NetworkSection | None = None
@@ -191,6 +194,20 @@ class NodeConfig(BaseModel):
     def role(self, name: str) -> dict[str, Any]:
         """A role's own section, unchecked: the role does that."""
         return dict((self.model_extra or {}).get(name, {}))
+
+    @model_validator(mode="after")
+    def _knows_every_authenticator(self) -> NodeConfig:
+        there = [section.plugin for section in self.auth]
+        for name in there:
+            if there.count(name) > 1:
+                raise ValueError(f"there are two [[auth]] with the plugin {name!r}; each may be there once")
+        for number, listen in enumerate(self.listen):
+            for name in listen.auth or ():
+                if name not in there:
+                    raise ValueError(f"listen.{number}: auth: there is no [[auth]] with the plugin {name!r}")
+            if listen.auth is not None and not listen.auth:
+                raise ValueError(f"listen.{number}: auth: nobody could connect here; leave it out for all of them")
+        return self
 
     @model_validator(mode="after")
     def _knows_every_section(self) -> NodeConfig:
@@ -229,6 +246,9 @@ def make_config(
 ) -> NodeConfig:
     """The configuration of these settings, from `source`. Raises ConfigurationError."""
     membership = None
+    if isinstance(settings.get("auth"), Mapping):  # one [auth] is a list of one
+        settings = {**settings, "auth": [settings["auth"]]}
+        variables = {_of_the_first(path): name for path, name in (variables or {}).items()}
     if "network" in settings:
         own = parsed(NetworkSection, settings["network"], f"{source or 'configuration'}: network")
         membership = NodeMembership.of(Path(source).parent / own.file, own.node, own.listen)
@@ -259,6 +279,10 @@ def _apply_environment(settings: dict[str, Any], environment: Mapping[str, str])
     return variables
 
 
+def _of_the_first(path: tuple[str, ...]) -> tuple[str, ...]:
+    return ("auth", "0", *path[1:]) if path[0] == "auth" else path
+
+
 def _refuse_unknown(environment: Mapping[str, str], sections: Sequence[str]) -> None:
     """A setting that is passed over without a word would be a broker on another volume than its operator thinks."""
     names = "|".join(section.upper() for section in sections)
@@ -285,7 +309,7 @@ def _variables() -> list[str]:
     """The variables of the settings that have a name here, and of commands."""
     found = sorted(OF_COMMANDS)
     for section, field in NodeConfig.model_fields.items():
-        kind = field.annotation
+        kind = AuthSection if section == "auth" else field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             found += [f"{PREFIX}{section}__{key}".upper() for key in kind.model_fields]
     return found

@@ -23,10 +23,10 @@ from gapless.core.network import facts as routing
 from gapless.core.network.incarnations import started
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
+    NO_CERTIFICATE,
     Append,
     Appended,
     AskRoom,
-    Authenticator,
     Authorizer,
     ClientSession,
     Delete,
@@ -34,6 +34,7 @@ from gapless.core.ports import (
     LogAnswer,
     LogQuestion,
     Operation,
+    PeerInfo,
     Read,
     ReadResult,
     Role,
@@ -46,6 +47,7 @@ from gapless.core.ports import (
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.answering import SESSIONS_FROM
 from gapless.core.server.inquiries import Inquiries
+from gapless.core.server.reception import Reception
 from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import RecordsDamagedError, StorageError
@@ -166,7 +168,7 @@ class Machine:
         self,
         broker: BrokerIdentity,
         limits: SessionLimits,
-        authenticator: Authenticator,
+        receptions: Sequence[Reception],
         authorizer: Authorizer,
         router: Router,
         roles: Sequence[Role],
@@ -185,7 +187,8 @@ class Machine:
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
         requests = {**self._dispatch.requests, **dict.fromkeys(inquired, self._inquiries.on_request)}
-        self.sessions = Sessions(broker, limits, authenticator, authorizer, requests)
+        self.sessions = Sessions(broker, limits, receptions, authorizer, requests)
+        self._receptions = tuple(receptions)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
         self._to_router = router.handlers()
         self._from_roles = self._role_effects()
@@ -254,12 +257,14 @@ class Machine:
             role.start(now, wall)
             self._dispatch.touched.add(source)
 
-    def accept(self, link: Link) -> LinkOwner:
-        """A client connected; the owner hears its link."""
+    def accept(self, link: Link, listener: int) -> LinkOwner:
+        """A client connected through the listener with this number; the owner hears its link."""
         self._link_count += 1
         number = self._link_count
         owner = self.links[number] = LinkOwner(self, number, link)
-        self._happened(self._take_link, number, link.peer)
+        shown = b""
+        peer = PeerInfo(link.peer, NO_CERTIFICATE, link.secure, self._receptions[listener].is_local, shown)
+        self._happened(self._take_link, number, peer, listener)
         return owner
 
     def on_frames(self, number: int, payloads: Sequence[bytes]) -> None:
@@ -400,8 +405,8 @@ class Machine:
 
     # What happened, in the turn that takes it in.
 
-    def _take_link(self, number: int, peer: str) -> None:
-        self.sessions.on_link(number, peer, self._now)
+    def _take_link(self, number: int, peer: PeerInfo, listener: int) -> None:
+        self.sessions.on_link(number, peer, listener, self._now)
 
     def _take_frames(self, number: int, payloads: Sequence[bytes]) -> None:
         self.sessions.on_frames(number, payloads, self._now, self._wall)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.server import HandlerFailedError, Suspects
+from gapless.core.server.reception import WITHIN
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import Code, HelloRefused
 from gapless.errors import (
@@ -186,7 +187,7 @@ class Node:
         """A client's link to this node that stays in the process."""
         if self._internal is None:
             transport = plugins.load("transport", "memory")(options={})
-            self._internal = transport, await transport.listen(f"node-{id(self)}", self._accept)
+            self._internal = transport, await transport.listen(f"node-{id(self)}", partial(self._accept, WITHIN))
         transport, listener = self._internal
         link: Link = await transport.dial(listener.address, accept)
         return link
@@ -224,8 +225,8 @@ class Node:
         membership = self._loaded.config.membership
         if membership is not None and self._loaded.nodes_transport is not None:
             self._nodes_listener = await self._loaded.nodes_transport.listen(membership.listen, self._accept_node)
-        for listen, transport in self._loaded.listeners:
-            self._listeners.append(await transport.listen(listen.address, self._accept))
+        for number, (listen, transport) in enumerate(self._loaded.listeners):
+            self._listeners.append(await transport.listen(listen.address, partial(self._accept, number)))
 
     async def _listen(self) -> None:
         await self._bind()
@@ -250,9 +251,9 @@ class Node:
         for listener in listeners:
             await listener.close()
 
-    def _accept(self, link: Link) -> LinkHandler:
+    def _accept(self, listener: int, link: Link) -> LinkHandler:
         if self._shell is not None and self._shell.alive:
-            return self._shell.accept(link)
+            return self._shell.accept(link, listener)
         if self._shut_out:
             refused = HelloRefused(Code.CONFIGURATION, self._shut_out)
         else:

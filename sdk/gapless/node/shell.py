@@ -180,10 +180,10 @@ class AsyncShell:
         for _ in range(SETTLING_WRITES):
             await _at_most(timeout, self._idle())
 
-    def accept(self, link: Link) -> LinkOwner:
-        """A client connected; the owner hears its link."""
+    def accept(self, link: Link, listener: int) -> LinkOwner:
+        """A client connected through the listener with this number; the owner hears its link."""
         self._no_links.clear()
-        return self.machine.accept(link)
+        return self.machine.accept(link, listener)
 
     # Commands.
 

@@ -1,1 +1,1 @@
-"""Who is there: what proofs of identity are made of, for both ends."""
+"""Who comes in, and how he proves it: what ships with gapless of authenticators, and what they stand on."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.server import HandlerFailedError
+from gapless.core.server.reception import WITHIN
 from gapless.core.stream.ticks import FOREVER
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, claim, make_machine, note_shut_out
@@ -337,7 +338,7 @@ class SimBroker:
     def accept(self, link: ClientLink) -> None:
         """A client has connected."""
         assert self.machine is not None
-        owner = link.handler = self.machine.accept(link)
+        owner = link.handler = self.machine.accept(link, WITHIN)
         life = self.life
         link.upward.on_payloads = lambda payloads: None if life.over else self._hear(owner.on_frames, payloads)
         link.downward.on_drained = lambda: None if life.over else owner.on_drained()

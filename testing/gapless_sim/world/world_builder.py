@@ -181,7 +181,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         config = config.model_copy(update={"node": config.node.model_copy(update={"roles": ()})})
     return Loaded(
         config=config,
-        authenticator=plugins.load("auth", "anonymous")(options={}),
+        open_auth={"anonymous": plugins.load("auth", "anonymous")},
         authorizer=AllowAll(),
         listeners=(),
         open_storage=None,

@@ -33,6 +33,7 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.ports import ClientSession, RoleContext, Tell
+from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
@@ -63,7 +64,7 @@ class Harness(Rig[PublisherHostingBroker]):
 
     def request(self, message: object) -> list[object]:
         """A client asks something."""
-        return self.feed(message, ClientSession(1, "client", "instance", "somebody"))
+        return self.feed(message, ClientSession(1, "client", "instance", Principal("somebody")))
 
     def ask(self, *ranges: tuple[Tick, Tick], reply_to: str = "shb") -> list[object]:
         """An SHB wants ranges."""

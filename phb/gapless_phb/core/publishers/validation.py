@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gapless.core.network.facts import Outcome, Pub, Verdict
 from gapless.core.ports import Action, Authorizer
+from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Header
 from gapless.errors import AuthorizationError, InvalidTopicError
@@ -33,14 +34,14 @@ class BatchCheck:
     def refused(self, pub: Pub) -> Outcome | None:
         """Returns the answer that refuses a batch; None if the batch is good."""
         try:
-            self.check(pub.events, pub.principal)
+            self.check(pub.events, Principal.of(pub.principal))
         except AuthorizationError as error:
             return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
         except (ValueError, InvalidTopicError) as error:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         return None
 
-    def check(self, columns: EventColumns, principal: str) -> None:
+    def check(self, columns: EventColumns, principal: Principal) -> None:
         """Checks a batch, which then knows its topics.
 
         Raises ValueError, InvalidTopicError or AuthorizationError, with a reason for people.

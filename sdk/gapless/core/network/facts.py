@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
+from gapless.core.principals import SentPrincipal
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, PubendId, ShbId, Tick
@@ -206,7 +207,7 @@ class Ending(str, Enum):
 class ByPrincipal(Struct, frozen=True, gc=False, kw_only=True):
     """What somebody asks of a pubend's host, which judges whether he may."""
 
-    principal: str
+    principal: SentPrincipal
     """Who asks, as the broker knows him that he is connected to."""
 
 

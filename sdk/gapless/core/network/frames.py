@@ -45,6 +45,7 @@ from gapless.core.network.facts import (
     Seen,
     Want,
 )
+from gapless.core.principals import SentPrincipal
 from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.stream.events import Header
@@ -175,7 +176,7 @@ class PubWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fie
     epoch: Real
     first: Real
     pubend: str
-    principal: str
+    principal: SentPrincipal
     tokens: bytes
     keyed: bool
     lengths: bytes

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from gapless.core.network.facts import BrokerId, Post
 from gapless.core.ports import Authorizer, ClientSession, RequestHandler, Tell
+from gapless.core.principals import Principal
 from gapless.core.server.inquiry_mail import (
     MAILBOX,
     WINDOW,
@@ -60,7 +61,7 @@ class LocalRoles:
         """Whether a role of this node answers such requests."""
         return bool(self._takers.get(kind))
 
-    def ask(self, client_id: str, principal: str, message: Any, then: Then, now: int, wall: int) -> None:
+    def ask(self, client_id: str, principal: Principal, message: Any, then: Then, now: int, wall: int) -> None:
         """Asks every role that answers such a request; `then` is called once with the messages of all."""
         takers = self._takers.get(type(message), {})
         self._count += 1
@@ -152,7 +153,7 @@ class AnswersToNodes:
         if message is None:
             answer([RequestFailed(0, Code.CONFIGURATION, "it does not know this request: update it")])
             return
-        client = ClientSession(0, ask.client_id, "", ask.principal)
+        client = ClientSession(0, ask.client_id, "", Principal.of(ask.principal))
         problem = problem_of(message)
         # The asking node has checked what its own rules say; these are the rules of this one.
         refusal = refusal_of(message, client, self._authorizer)
@@ -161,7 +162,7 @@ class AnswersToNodes:
         elif refusal:
             answer([RequestFailed(message.request, Code.FORBIDDEN, refusal)])
         else:
-            self._roles.ask(ask.client_id, ask.principal, message, answer, now, wall)
+            self._roles.ask(ask.client_id, client.principal, message, answer, now, wall)
 
     def _make_room(self) -> bool:
         """Forgets answers that were not asked for lately, if there are too many. Returns whether there is room."""

@@ -8,19 +8,36 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
+from gapless.core.ports import Admission, Later, Refusal
 from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
-from gapless.core.wire.messages import PROTOCOL, AskStatus, Challenge, Code, Hello, HelloRefused, Proof, Welcome
+from gapless.core.wire.messages import (
+    PROTOCOL,
+    AskStatus,
+    Challenge,
+    Code,
+    Hello,
+    HelloRefused,
+    Proof,
+    Renew,
+    Welcome,
+)
 from gapless.core.wire.messages.checks import problem_of
 from gapless.core.wire.numbering import SESSION_BYTES
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.core.ports import Authentication, Authenticator
+    from gapless.core.ports import Authentication, PeerInfo
+    from gapless.core.principals import Principal
+    from gapless.core.server.reception import Reception
 
 _First = TypeVar("_First", Hello, Proof)
 ROUNDS_MAX: Final = 8
 """How often a client may be challenged."""
+
+
+NOT_VALID: Final = "the credentials are not valid here"
+"""All that a client hears whose credentials are wrong, whatever is wrong with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +46,32 @@ class Admitted:
 
     client_id: str
     instance: str
-    principal: str
+    principal: Principal
+    until: int | None
+    """As in `Admission`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A client is not let in."""
+
+    answer: HelloRefused
+    reason: str
+    """For the broker's log."""
+
+    @classmethod
+    def of(cls, code: Code, reason: str) -> Refused:
+        """The client hears the same that is logged."""
+        return cls(HelloRefused(code, reason), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """What becomes of the client holds after a while."""
+
+    wait: int
+    """Nanoseconds."""
+    then: Admitted | Challenge | Refused
 
 
 class Handshake:
@@ -48,8 +90,8 @@ class Handshake:
         return "Hello" if self._hello is None else "Proof"
 
     def on_frame(
-        self, payload: bytes, peer: str, broker: BrokerIdentity, authenticator: Authenticator
-    ) -> Admitted | Challenge | HelloRefused:
+        self, payload: bytes, peer: PeerInfo, broker: BrokerIdentity, reception: Reception
+    ) -> Admitted | Challenge | Refused | Postponed:
         """Judges the next frame. Before authentication the answer reveals nothing about the network.
 
         Raises RemoteProtocolError if it is not the frame that has to come, and whatever the authenticator raises.
@@ -58,27 +100,42 @@ class Handshake:
             hello = self._hello = _parse(payload, Hello, "first frame")
             if hello.protocol != PROTOCOL:
                 reason = f"this broker speaks protocol {PROTOCOL}, the client {hello.protocol}"
-                return HelloRefused(Code.PROTOCOL_VERSION, reason)
+                return Refused.of(Code.PROTOCOL_VERSION, reason)
             problem = problem_of(hello)
             if problem is not None:
-                return HelloRefused(*problem)
-            self._authentication = authenticator.begin(hello.client_id, peer)
+                return Refused.of(*problem)
+            self._authentication = reception.begin(hello.mechanism, hello.client_id, peer)
+            if self._authentication is None:
+                return Refused.of(Code.UNAUTHORIZED, nobody_judges(hello.mechanism, reception))
             credentials = hello.credentials
         else:
             hello, credentials = self._hello, _parse(payload, Proof, "answer to a challenge").data
-        verdict = self._authentication.answer(credentials)
-        if isinstance(verdict, bytes):
+        judged = self._authentication.answer(credentials)
+        if isinstance(judged, Later):
+            return Postponed(judged.wait, self._verdict(judged.then, hello, broker))
+        return self._verdict(judged, hello, broker)
+
+    def _verdict(
+        self, judged: Admission | Refusal | bytes, hello: Hello, broker: BrokerIdentity
+    ) -> Admitted | Challenge | Refused:
+        if isinstance(judged, bytes):
             self._rounds += 1
             if self._rounds <= ROUNDS_MAX:
-                return Challenge(verdict)
-            return HelloRefused(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
-        if verdict is None:
-            return HelloRefused(Code.UNAUTHORIZED, "the credentials are not valid here")
+                return Challenge(judged)
+            return Refused.of(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
+        if isinstance(judged, Refusal):
+            return Refused(HelloRefused(Code.UNAUTHORIZED, NOT_VALID), judged.reason)
         # After the authentication, because the answer reveals the network.
         if hello.network and hello.network != broker.network:
             reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"
-            return HelloRefused(Code.NETWORK_MISMATCH, reason)
-        return Admitted(hello.client_id, hello.instance, verdict.name)
+            return Refused.of(Code.NETWORK_MISMATCH, reason)
+        return Admitted(hello.client_id, hello.instance, judged.principal, judged.until)
+
+
+def nobody_judges(mechanism: str, reception: Reception) -> str:
+    """Why a client with such credentials is not let in by anybody."""
+    offered = f"offers {mechanism!a}" if mechanism else "offers no credentials"
+    return f"this broker takes {reception.takes()}; the client {offered}"
 
 
 def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
@@ -93,8 +150,8 @@ def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
         raise RemoteProtocolError(f"the {which} is not a {kind.__name__}: {error}") from error
 
 
-def welcome(session: int, broker: BrokerIdentity, limits: SessionLimits) -> Welcome:
-    """Returns the Welcome for an admitted client."""
+def welcome(session: int, broker: BrokerIdentity, limits: SessionLimits, expires_ms: int) -> Welcome:
+    """Returns the Welcome for an admitted client; `expires_ms`: when its credentials expire, or 0."""
     return Welcome(
         protocol=PROTOCOL,
         session=session,
@@ -106,5 +163,6 @@ def welcome(session: int, broker: BrokerIdentity, limits: SessionLimits) -> Welc
         max_frame_bytes=limits.frame_bytes,
         window_batches=limits.window_batches,
         window_bytes=limits.window_bytes,
-        answers=(AskStatus.__name__,),
+        answers=(AskStatus.__name__, Renew.__name__),
+        expires_ms=expires_ms,
     )

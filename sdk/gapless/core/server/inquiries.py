@@ -230,7 +230,7 @@ class Inquiries:
         fetching.asked_from = fetching.wanted
         client = inquiry.client
         request = encode_request(inquiry.message)
-        data = encode_mail(AskNode(number, fetching.wanted, client.principal, client.client_id, request))
+        data = encode_mail(AskNode(number, fetching.wanted, client.principal.sent, client.client_id, request))
         if data is None:
             self._give_up(inquiry, name, "what is asked is too large to be sent there")
         else:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import MAIL_BYTES_MAX, Real
+from gapless.core.principals import SentPrincipal
 from gapless.core.wire.messages import (
     AskStatus,
     ListPubends,
@@ -43,7 +44,7 @@ class AskNode(Struct, array_like=True, frozen=True, tag=1):
     question: Real
     """A number that the asking node has given to no other question, in none of its lives."""
     page: Real
-    principal: str
+    principal: SentPrincipal
     """Who the client is, as the asking node knows him."""
     client_id: str
     request: bytes

@@ -29,6 +29,8 @@ class SessionLimits:
 
     handshake: int = 5 * SECOND
     """How long the handshake of a new link may take."""
+    postponed: int = 1000
+    """So many clients may wait at once for a verdict that an authenticator has postponed; others are to try again."""
     heartbeat: int = 5 * SECOND
     """Each side sends something at least this often."""
     heartbeats_missed: int = 3

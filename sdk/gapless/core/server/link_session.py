@@ -9,7 +9,10 @@ from gapless.core.server.limits import SessionLimits
 from gapless.core.wire.numbering import Received
 
 if TYPE_CHECKING:
-    from gapless.core.ports import ClientSession
+    from gapless.core.ports import ClientSession, PeerInfo
+    from gapless.core.server.handshake import Admitted, Refused
+    from gapless.core.server.reception import Reception
+    from gapless.core.wire.messages import Challenge
 
 
 class LinkSession:
@@ -24,6 +27,7 @@ class LinkSession:
         "asked",
         "behind",
         "client",
+        "expires",
         "handshake",
         "head",
         "heard",
@@ -36,13 +40,17 @@ class LinkSession:
         "paused",
         "peer",
         "pending",
+        "postponed",
         "received",
+        "reception",
         "said",
+        "scheduled",
     )
 
-    def __init__(self, link: int, peer: str, now: int) -> None:
+    def __init__(self, link: int, peer: PeerInfo, reception: Reception, now: int) -> None:
         self.link = link
         self.peer = peer
+        self.reception = reception
         self.opened = now
         self.heard = now
         self.said = now
@@ -61,11 +69,20 @@ class LinkSession:
         self.asked: int | None = None
         """A role wants to know when at most so many bytes wait; None: none does."""
         self.handshake = Handshake()
+        self.postponed: tuple[int, Admitted | Challenge | Refused, int] | None = None
+        """When the client hears what of its handshake, and how far wall time was ahead of ours then (milliseconds).
+
+        None: the client has to say something.
+        """
+        self.expires: int | None = None
+        """When the session is over unless it is renewed (monotonic nanoseconds)."""
         self.client: ClientSession | None = None
         self.head = b""
         """The bytes with which the frames of its session begin."""
         self.instance_key: tuple[str, str, str] = ("", "", "")
         self.received = Received()
+        self.scheduled: int | None = None
+        """When it is looked at next."""
 
     def on_pending(self, pending: int, now: int) -> None:
         """The driver reports how many bytes wait to leave on this link."""
@@ -76,12 +93,14 @@ class LinkSession:
     def due(self, limits: SessionLimits) -> int:
         """Returns when something has to be sent or judged."""
         if self.client is None:
-            return self.opened + limits.handshake
+            return self.opened + limits.handshake if self.postponed is None else self.postponed[0]
         due = self.said + limits.heartbeat
         if not (self.paused or self.behind):
             due = min(due, self.heard + limits.heartbeats_missed * limits.heartbeat)
         if self.pending:
             due = min(due, self.moved + limits.stall)
+        if self.expires is not None:
+            due = min(due, self.expires)
         return due
 
     def lateness(self, limits: SessionLimits, now: int) -> str:
@@ -90,10 +109,14 @@ class LinkSession:
         While the link is not read, the client cannot be blamed for its silence; then only the stall counts.
         """
         if self.client is None:
+            if self.postponed is not None:
+                return ""
             late = now >= self.opened + limits.handshake
             return f"no {self.handshake.awaited} within {limits.handshake / 1e9:g} s" if late else ""
         if self.pending and now >= self.moved + limits.stall:
             return f"the client has not read anything for {limits.stall / 1e9:g} s"
+        if self.expires is not None and now >= self.expires:
+            return "its credentials have expired"
         silence = limits.heartbeats_missed * limits.heartbeat
         if not (self.paused or self.behind) and now >= self.heard + silence:
             return f"nothing was heard from the client for {silence / 1e9:g} s"

@@ -162,7 +162,7 @@ class Publishing:
             message.pubend,
             message.epoch,
             node=message.node,
-            principal=client.principal,
+            principal=client.principal.sent,
         )
         session = client.number
         publishers = self._sessions.setdefault(session, {})
@@ -199,7 +199,7 @@ class Publishing:
         publisher.unanswered_bytes += size
         name, pubend = publisher.request.publisher, publisher.request.pubend
         pub = Pub(
-            name, message.epoch, message.first, message.events, pubend, message.tokens, principal=client.principal
+            name, message.epoch, message.first, message.events, pubend, message.tokens, principal=client.principal.sent
         )
         self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial), publisher.request.node))
 
@@ -346,7 +346,7 @@ class KeyedBatches:
         if len(self._unanswered.get(session, ())) >= UNANSWERED_MAX:
             self._refuse(connection, session, message, Code.RETRY, f"{UNANSWERED_MAX} keyed batches are unanswered")
             return
-        topic, who = message.topic or None, client.principal
+        topic, who = message.topic or None, client.principal.sent
         request = OpenRequest(message.producer, "", 0, topic, keyed=True, principal=who)
         self._effects.append(SubmitOpen(request, self._ask(session, message, is_placed=False)))
 
@@ -364,7 +364,7 @@ class KeyedBatches:
             self._outbox.tell(connection.link, session, answer)
         else:
             assert connection.client is not None
-            who, events = connection.client.principal, message.events
+            who, events = connection.client.principal.sent, message.events
             pub = Pub(
                 message.producer, message.epoch, message.index, events, placed.pubend, b"", keyed=True, principal=who
             )

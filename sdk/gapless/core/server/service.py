@@ -8,14 +8,26 @@ from typing import Any, Final, cast
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
-from gapless.core.ports import Authenticator, Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
+from gapless.core.ports import (
+    Admission,
+    Authorizer,
+    ClientSession,
+    Judgement,
+    Later,
+    LinkHasRoom,
+    PeerInfo,
+    Refusal,
+    RequestHandler,
+    SessionEnded,
+)
 from gapless.core.server.complaints import Complaints, host_of
-from gapless.core.server.handshake import Admitted, welcome
+from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutput, LinkOutputs
 from gapless.core.server.permissions import NEEDS, refusal_of
 from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing, ReplyTo
+from gapless.core.server.reception import Reception
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
 from gapless.core.wire.codec import decode_client, encode, session_head, session_of
 from gapless.core.wire.messages import (
@@ -33,10 +45,13 @@ from gapless.core.wire.messages import (
     Publish,
     PublishKeyed,
     PublishRefused,
+    Renew,
+    Renewed,
     RequestFailed,
     ServerMessage,
     Subscribe,
     Unsubscribe,
+    Waiting,
 )
 from gapless.core.wire.messages.base import NUMBER_MAX
 from gapless.core.wire.messages.checks import CHECKS, Problem, problem_of
@@ -44,6 +59,7 @@ from gapless.core.wire.numbering import FramesLostError
 from gapless.errors import RemoteProtocolError
 
 _COUNTER_BITS = 32
+MILLISECOND: Final = 1_000_000
 TAKES_LONG = (Subscribe, Unsubscribe, Attach)
 """Requests of which each takes about as long as a thousand others: a selector is parsed, and rows are written."""
 PORTION = 8
@@ -71,13 +87,14 @@ class Sessions:
         self,
         broker: BrokerIdentity,
         limits: SessionLimits,
-        authenticator: Authenticator,
+        receptions: Sequence[Reception],
         authorizer: Authorizer,
         requests: Mapping[type, RequestHandler],
     ) -> None:
+        """`receptions`: of each listener that clients come through."""
         self._broker = broker
         self._limits = limits
-        self._authenticator = authenticator
+        self._receptions = tuple(receptions)
         self._authorizer = authorizer
         self._handlers: dict[type, RequestHandler] = {
             **requests,
@@ -88,6 +105,7 @@ class Sessions:
             Heartbeat: self._on_heartbeat,
             Goodbye: self._on_goodbye,
             Hello: self._on_second_hello,
+            Renew: self._on_renew,
         }
         self.effects: list[object] = []
         """The effects so far, as `take_effects` returns them. Others may look at them, but not change them."""
@@ -95,6 +113,8 @@ class Sessions:
         self._publishing = Publishing(limits, self._outbox, self.effects)
         self._keyed = KeyedBatches(self._outbox, self.effects)
         self._links: dict[int, LinkSession] = {}
+        self._postponed = 0
+        """How many clients wait for a verdict that was postponed."""
         self._full = False
         """Whether the operator was told that no more connections are taken."""
         self._portion = PORTION
@@ -104,7 +124,7 @@ class Sessions:
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
-        """A heap with one (time, link) per link. A time may be too early, but never too late."""
+        """A heap of (time, link), with what each link is scheduled for. A time may be too early, but never too late."""
         self._suspects = Suspects()
         self._complaints = Complaints()
         self._counter = 0
@@ -150,8 +170,8 @@ class Sessions:
 
     # What happened.
 
-    def on_link(self, link: int, peer: str, now: int) -> None:
-        """A client has connected. `link` is a number that was never used before."""
+    def on_link(self, link: int, peer: PeerInfo, listener: int, now: int) -> None:
+        """A client has connected. `link` is a number that was never used before; `listener`: through which."""
         if self._closing:
             self._refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
@@ -164,8 +184,8 @@ class Sessions:
                 )
                 self.effects.append(Alarm(AlarmCode.CONNECTIONS_FULL, text))
         else:
-            connection = self._links[link] = LinkSession(link, peer, now)
-            heappush(self._due, (connection.due(self._limits), link))
+            connection = self._links[link] = LinkSession(link, peer, self._receptions[listener], now)
+            self._schedule(connection)
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int, wall: int) -> None:
         """Frames have arrived on a link. They are ignored if the link was closed here.
@@ -214,7 +234,7 @@ class Sessions:
                     return
                 client, before = connection.client, self._portion
                 if client is None:
-                    self._on_first_frame(connection, payload, now)
+                    self._on_first_frame(connection, payload, now, wall)
                 else:
                     self._on_frame(connection, client, payload, now, wall)
                 if self._portion < before and self._portion <= 0 and index + 1 < len(payloads):
@@ -306,17 +326,29 @@ class Sessions:
             self._tell_cut_off("it has no link to any other node of its network", now)
         due = self._due
         while due and due[0][0] <= now:
-            _, link = heappop(due)
+            at, link = heappop(due)
             connection = self._links.get(link)
-            if connection is None:
+            if connection is None or at != connection.scheduled:
                 continue
+            connection.scheduled = None
+            if connection.postponed is not None and now >= connection.postponed[0]:
+                self._on_postponed(connection, now)
+                if link not in self._links:
+                    continue
             if reason := connection.lateness(self._limits, now):
                 self._close(connection, reason)
                 continue
             if connection.client is not None and now >= connection.said + self._limits.heartbeat:
                 self._outbox.tell(link, connection.client.number, BrokerHeartbeat(self._cut_off))
                 connection.said = now
-            heappush(due, (connection.due(self._limits), link))
+            self._schedule(connection)
+
+    def _schedule(self, connection: LinkSession) -> None:
+        """Sees to it that a link is looked at when it is due; it has one entry that counts."""
+        due = connection.due(self._limits)
+        if connection.scheduled is None or due < connection.scheduled:
+            connection.scheduled = due
+            heappush(self._due, (due, connection.link))
 
     def _tell_cut_off(self, reason: str, now: int) -> None:
         """Sends all clients a heartbeat with the reason, or with "" when the broker is no longer cut off."""
@@ -354,6 +386,12 @@ class Sessions:
         connection = self._sessions.get(session)
         if connection is not None:
             self._close(connection, reason)
+
+    def end_sessions_of(self, name: str, reason: str) -> None:
+        """Ends all sessions of a principal, who is told why."""
+        for connection in list(self._sessions.values()):
+            if connection.client is not None and connection.client.principal.name == name:
+                self._close(connection, reason)
 
     def close(self, reason: str) -> None:
         """Ends all sessions in order, and refuses new ones."""
@@ -399,32 +437,62 @@ class Sessions:
 
     # The first frames.
 
-    def _on_first_frame(self, connection: LinkSession, payload: bytes, now: int) -> None:
+    def _on_first_frame(self, connection: LinkSession, payload: bytes, now: int, wall: int) -> None:
+        if connection.postponed is not None:
+            raise RemoteProtocolError("a frame before the answer to the one before it")
+        handshake = connection.handshake
         try:
-            verdict = connection.handshake.on_frame(payload, connection.peer, self._broker, self._authenticator)
+            verdict = handshake.on_frame(payload, connection.peer, self._broker, connection.reception)
         except RemoteProtocolError:
             raise
         except Exception as error:  # noqa: BLE001 - an authenticator is foreign code, and nothing has changed yet
-            self._complain(connection, f"the broker failed to judge its Hello: {error!r}", now)
-            verdict = HelloRefused(Code.RETRY, "the broker failed to judge the Hello; its log says how")
+            self._complain(connection, f"the broker failed to judge its Hello: {type(error).__name__}", now)
+            reason = "the broker failed to judge the Hello; its log says how"
+            verdict = Refused(HelloRefused(Code.RETRY, reason), reason)
+        if not isinstance(verdict, Postponed):
+            self._tell_verdict(connection, verdict, now, wall)
+        elif self._postponed >= self._limits.postponed:
+            self._tell_verdict(connection, Refused.of(Code.RETRY, "too many clients wait here"), now, wall)
+        else:
+            self._postponed += 1
+            connection.postponed = now + verdict.wait, verdict.then, wall - now // MILLISECOND
+            connection.opened += verdict.wait
+            self._outbox.tell(connection.link, 0, Waiting(-(-verdict.wait // MILLISECOND)))
+            self._schedule(connection)
+
+    def _on_postponed(self, connection: LinkSession, now: int) -> None:
+        """A client has waited long enough."""
+        assert connection.postponed is not None
+        _, verdict, wall_less_now = connection.postponed
+        connection.postponed = None
+        self._postponed -= 1
+        self._tell_verdict(connection, verdict, now, wall_less_now + now // MILLISECOND)
+
+    def _tell_verdict(
+        self, connection: LinkSession, verdict: Admitted | Challenge | Refused, now: int, wall: int
+    ) -> None:
         if isinstance(verdict, Challenge):
             self._outbox.tell(connection.link, 0, verdict)
             return
-        if isinstance(verdict, HelloRefused):
-            if verdict.code is not Code.RETRY:
+        if isinstance(verdict, Refused):
+            if verdict.answer.code is not Code.RETRY:
                 self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
             self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, verdict)
+            self._refuse(connection.link, verdict.answer)
             return
-        if self._suspects.is_outside(verdict.principal, verdict.client_id, verdict.instance, now):
+        if verdict.until is not None and verdict.until <= wall:
+            expired = Refused(HelloRefused(Code.UNAUTHORIZED, NOT_VALID), "its credentials have expired")
+            self._tell_verdict(connection, expired, now, wall)
+            return
+        if self._suspects.is_outside(verdict.principal.name, verdict.client_id, verdict.instance, now):
             reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, HelloRefused(Code.RETRY, reason))
             return
-        self._admit(connection, verdict, now)
+        self._admit(connection, verdict, now, wall)
 
-    def _admit(self, connection: LinkSession, admitted: Admitted, now: int) -> None:
-        key = (admitted.principal, admitted.client_id, admitted.instance)
+    def _admit(self, connection: LinkSession, admitted: Admitted, now: int, wall: int) -> None:
+        key = (admitted.principal.name, admitted.client_id, admitted.instance)
         earlier = self._instances.get(key)
         if earlier is not None:
             self._close(earlier, "the same client has connected again")
@@ -437,12 +505,23 @@ class Sessions:
         connection.said = connection.moved = now
         self._instances[key] = connection
         self._sessions[session] = connection
-        who = f", as {admitted.principal}" if admitted.principal else ""
-        text = f"client {admitted.client_id!r} has connected from {connection.peer}{who}"
+        who = f", as {admitted.principal}" if admitted.principal.name else ""
+        text = f"client {admitted.client_id!r} has connected from {connection.peer.address}{who}"
         self.effects.append(Note(Subject.CLIENT, text))
         self._outbox.begin_session(connection.link)
         self._outbox.link(connection.link).limit = self._limits.frame_bytes
-        self._outbox.tell(connection.link, 0, welcome(session, self._broker, self._limits))
+        expires_ms = self._set_expiry(connection, admitted.until, now, wall)
+        self._outbox.tell(connection.link, 0, welcome(session, self._broker, self._limits, expires_ms))
+
+    def _set_expiry(self, connection: LinkSession, until: int | None, now: int, wall: int) -> int:
+        """The credentials of a session are valid until then. Returns for how many milliseconds; 0: for ever."""
+        if until is None:
+            connection.expires = None
+            return 0
+        left = max(1, until - wall)
+        connection.expires = now + left * MILLISECOND
+        self._schedule(connection)
+        return left
 
     # Later frames.
 
@@ -480,7 +559,7 @@ class Sessions:
         except RemoteProtocolError:
             raise
         except Exception as error:
-            raise HandlerFailedError(client, connection.peer, type(message).__name__, payload) from error
+            raise HandlerFailedError(client, connection.peer.address, type(message).__name__, payload) from error
 
     def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
         self._publishing.on_publish(self._sessions[client.number], client, message)
@@ -502,6 +581,28 @@ class Sessions:
         connection = self._sessions[client.number]
         self._forget(connection, Ending.CLOSED)
         self._outbox.link(connection.link).close = ""
+
+    def _on_renew(self, client: ClientSession, message: Renew, now: int, wall: int) -> None:
+        """New credentials have to be of the same client; with others it has to connect again."""
+        connection = self._sessions[client.number]
+        authentication = connection.reception.begin(message.mechanism, client.client_id, connection.peer)
+        judged: Judgement | None = None
+        try:
+            judged = None if authentication is None else authentication.answer(message.credentials)
+        except Exception as error:  # noqa: BLE001 - an authenticator is foreign code, and nothing has changed yet
+            self._complain(connection, f"the broker failed to judge its new credentials: {type(error).__name__}", now)
+        if isinstance(judged, Later):
+            judged = judged.then
+        if isinstance(judged, Admission) and judged.principal == client.principal:
+            expires_ms = self._set_expiry(connection, judged.until, now, wall)
+            self.tell(client.number, Renewed(message.request, expires_ms))
+            return
+        reason = NOT_VALID
+        if isinstance(judged, Admission):
+            reason = "the new credentials say something else of the client than those before; connect again with them"
+        if isinstance(judged, Refusal):
+            self._complain(connection, f"its new credentials were refused: {judged.reason}", now)
+        self.tell(client.number, RequestFailed(message.request, Code.UNAUTHORIZED, reason))
 
     def _on_second_hello(self, _client: ClientSession, _message: Hello, _now: int, _wall: int) -> None:
         raise RemoteProtocolError("a second Hello")
@@ -525,9 +626,9 @@ class Sessions:
     def _complain(self, connection: LinkSession, reason: str, now: int) -> None:
         """Raises an alarm about a client that breaks the protocol, but not too often."""
         client_id = None if connection.client is None else connection.client.client_id
-        text = self._complaints.text(connection.peer, client_id, reason, now)
+        text = self._complaints.text(connection.peer.address, client_id, reason, now)
         if text is not None:
-            self.effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer)))
+            self.effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer.address)))
 
     def _on_violation(self, connection: LinkSession, reason: str, now: int) -> None:
         self._complain(connection, reason, now)
@@ -557,6 +658,9 @@ class Sessions:
         """Forgets a link. The roles are informed that its session is over."""
         del self._links[connection.link]
         connection.late.clear()
+        if connection.postponed is not None:
+            connection.postponed = None
+            self._postponed -= 1
         if self._full and len(self._links) <= self._limits.links * ROOM_AGAIN:
             self._full = False
             self.effects.append(Alarm(AlarmCode.CONNECTIONS_FULL, "connections are taken again", over=True))

@@ -45,7 +45,7 @@ class Suspects:
     def on_failed(self, failure: HandlerFailedError, now: int) -> None:
         """Notes that a machine failed because of a client's message."""
         client = failure.client
-        self._outside[client.principal, client.client_id, client.instance] = now + OUTSIDE
+        self._outside[client.principal.name, client.client_id, client.instance] = now + OUTSIDE
         self._messages[_digest(failure.payload)] = None
         for remembered in (self._outside, self._messages):
             while len(remembered) > REMEMBERED_MAX:

@@ -429,7 +429,7 @@ class Guests:
     def _ask(self, question: Question, now: int) -> None:
         floor = min(number for number, other in self._questions.items() if other.waiting.waits)
         session, last = question.waiting.session, len(question.places) == 1
-        here, who = self._hosting, (session.client_id, session.instance, session.principal)
+        here, who = self._hosting, (session.client_id, session.instance, session.principal.sent)
         ask = Ask(here.shb, here.life, question.number, floor, *who, last, question.request)
         if mail.post(here.outbox, question.places[0], ask):
             self._timers.set(("ask", question.number), now + REPEAT)

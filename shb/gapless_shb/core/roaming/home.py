@@ -14,6 +14,7 @@ from typing import Final
 
 from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
+from gapless.core.principals import NOBODY, Principal
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.messages import (
     Attach,
@@ -151,7 +152,7 @@ class Home:
             repeated = question.answer or Working(self._hosting.shb, ask.life, ask.number)
             self._post(question.node, repeated)
             return
-        session = self._new_session(ask.client_id, ask.instance, ask.principal)
+        session = self._new_session(ask.client_id, ask.instance, Principal.of(ask.principal))
         question = asker.questions[ask.number] = GuestRequest(node, ask, session, now)
         self._asked_in[session.number] = question
         if not ask.create and self._is_unknown(ask):
@@ -346,7 +347,7 @@ class Home:
 
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Attachment:
         hosting = self._hosting
-        session = self._new_session(renew.client_id, renew.instance, "")
+        session = self._new_session(renew.client_id, renew.instance, NOBODY)
         hosting.outbox.write(
             [*self._expiry.forget(renew.sid), *self._commit_records.adopted(renew.sid, renew.instance)]
         )
@@ -357,7 +358,7 @@ class Home:
         self._attachments[renew.sid] = attachment
         return attachment
 
-    def _new_session(self, client_id: str, instance: str, principal: str) -> ClientSession:
+    def _new_session(self, client_id: str, instance: str, principal: Principal) -> ClientSession:
         self._sessions -= 1
         return ClientSession(self._sessions, client_id, instance, principal)
 

@@ -14,6 +14,7 @@ import msgspec
 from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId, Post, Real
 from gapless.core.outbox import Outbox
+from gapless.core.principals import SentPrincipal
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledged,
@@ -82,7 +83,7 @@ class Ask(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """All questions with lower numbers are over."""
     client_id: str
     instance: str
-    principal: str
+    principal: SentPrincipal
     create: bool
     """Whether a subscription that does not exist is created."""
     request: Subscribe | Unsubscribe | Attach

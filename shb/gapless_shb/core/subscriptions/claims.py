@@ -20,6 +20,7 @@ import msgspec
 
 from gapless.core.network.facts import Ending, OpenRequest, RoleAsks, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Delete, Operation, RecoveryReader, Set
+from gapless.core.principals import NOBODY
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.tokens import SEAL_BYTES, CheckpointToken
 from gapless.errors import InvalidTokenError
@@ -131,7 +132,7 @@ class Claims:
     def _request(self, key: str, seal: str, epoch: int, pubend: PubendId, ending: Ending | None) -> OpenRequest:
         stream = self._hosting.streams.get(pubend)
         node = "" if stream is None else stream.meta.broker  # it alone can say that the pubend is gone
-        return OpenRequest(key, seal, 0, None, pubend, epoch, ending, claims=True, principal="", node=node)
+        return OpenRequest(key, seal, 0, None, pubend, epoch, ending, claims=True, principal=NOBODY.sent, node=node)
 
     def _ask(self, request: OpenRequest, claim: Round | None) -> None:
         self._numbers += 1

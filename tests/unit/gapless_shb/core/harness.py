@@ -23,6 +23,7 @@ from gapless.core.ports import (
     Tell,
     Transmit,
 )
+from gapless.core.principals import NOBODY
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -279,7 +280,7 @@ class World(Rig[SubscriberHostingBroker]):
         client.inbox.append(("message", message))
 
     def session_of(self, client: Client) -> ClientSession:
-        return ClientSession(client.session, "c", f"i{client.session}", "")
+        return ClientSession(client.session, "c", f"i{client.session}", NOBODY)
 
     def attach(self, client: Client, token: int | None, credit: int = 100) -> None:
         self.sessions += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ports import ClientSession, Tell
+from gapless.core.principals import NOBODY
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.state.broker_state import CatchUp
@@ -81,7 +82,7 @@ def test_an_shb_answers_that_it_runs_where_somebody_looks_for_it_before_retiring
     said = []
     for name in (own, node, f"{node}@another-disk"):
         world.said.clear()
-        world.feed(m.Retire(5, name, only_look=True), ClientSession(1, "c", "i1", ""))
+        world.feed(m.Retire(5, name, only_look=True), ClientSession(1, "c", "i1", NOBODY))
         said += [effect.message for effect in world.sent(Tell)]
 
     assert said[:2] == [m.Retired(5, own, [], False, running=True)] * 2

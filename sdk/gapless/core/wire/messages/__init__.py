@@ -76,6 +76,9 @@ from gapless.core.wire.messages.session import (
     Hello,
     HelloRefused,
     Proof,
+    Renew,
+    Renewed,
+    Waiting,
     Welcome,
 )
 from gapless.core.wire.messages.subscribing import (
@@ -172,6 +175,8 @@ __all__ = [
     "ReadOn",
     "ReadRange",
     "RealTick",
+    "Renew",
+    "Renewed",
     "RequestFailed",
     "Retire",
     "Retired",
@@ -187,6 +192,7 @@ __all__ = [
     "Ticks",
     "Unit",
     "Unsubscribe",
+    "Waiting",
     "Welcome",
 ]
 
@@ -206,6 +212,7 @@ AnyClientMessage: TypeAlias = (
     | ListPubends
     | Retire
     | AskStatus
+    | Renew
     | Attach
     | AskHeads
     | AskBound
@@ -220,6 +227,8 @@ AnyClientMessage: TypeAlias = (
 AnyServerMessage: TypeAlias = (
     Welcome
     | Challenge
+    | Waiting
+    | Renewed
     | HelloRefused
     | BrokerHeartbeat
     | Closing

@@ -26,10 +26,14 @@ from gapless.core.wire.messages.ranges import (
     TakeLease,
     Target,
 )
-from gapless.core.wire.messages.session import Hello
+from gapless.core.wire.messages.session import Hello, Renew
 from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
 from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
 from gapless.texts import NAME_BYTES_MAX, name_problem
+
+MECHANISM_BYTES_MAX: Final = 32
+CREDENTIALS_BYTES_MAX: Final = 4096
+"""No more than in a Hello, which has less room."""
 
 
 class Problem(NamedTuple):
@@ -108,6 +112,7 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
         "client_id": _name("the client id", empty=True),
         "instance": _name("the client instance"),
         "credentials": _anything,  # the authenticator checks them
+        "mechanism": _text("the mechanism", Code.CONFIGURATION, MECHANISM_BYTES_MAX),
     },
     OpenPublisher: {
         "name": _name("the publisher's name", Code.REJECTED),
@@ -127,6 +132,10 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     Attach: _WISH,
     # Not checked: subscriptions of older volumes, with any name, must be removable.
     Unsubscribe: {"name": _anything, "client_id": _anything},
+    Renew: {
+        "mechanism": _text("the mechanism", Code.CONFIGURATION, MECHANISM_BYTES_MAX),
+        "credentials": _text("the credentials", Code.UNAUTHORIZED, CREDENTIALS_BYTES_MAX),
+    },
     Retire: {"shb": _text("the SHB's name", Code.NOT_FOUND)},
     AskStatus: {"node": _text("the node's name", Code.CONFIGURATION)},
     AskHeads: {"target": _target, "after": _positions},

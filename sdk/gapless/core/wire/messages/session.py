@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.wire.messages.base import ClientMessage, Code, ServerMessage
+from gapless.core.wire.messages.base import ClientMessage, Code, Number, ServerMessage
 
 
 class Hello(ClientMessage, frozen=True, tag=1):
@@ -16,6 +16,8 @@ class Hello(ClientMessage, frozen=True, tag=1):
     """Random per client object. The same instance replaces its own earlier session at once."""
     credentials: bytes = b""
     """The first credentials of the client; only the authenticator knows what is in them."""
+    mechanism: str = ""
+    """Which kind of authenticator is to judge them (`gapless.core.ports.Authenticator`); "": the client has none."""
 
 
 class Challenge(ServerMessage, frozen=True, tag=5):
@@ -28,6 +30,29 @@ class Proof(ClientMessage, frozen=True, tag=4):
     """Answers a Challenge."""
 
     data: bytes
+
+
+class Waiting(ServerMessage, frozen=True, tag=6):
+    """The answer to Hello or a Proof comes later, although nothing is wrong with the broker: it takes its time."""
+
+    wait_ms: int
+    """Milliseconds."""
+
+
+class Renew(ClientMessage, frozen=True, tag=5):
+    """The client's credentials will expire: here are others. Renewed answers it, or RequestFailed."""
+
+    request: Number
+    mechanism: str
+    credentials: bytes
+
+
+class Renewed(ServerMessage, frozen=True, tag=7):
+    """The session goes on."""
+
+    request: int
+    expires_ms: int
+    """As in Welcome, from now on."""
 
 
 class Welcome(ServerMessage, frozen=True, tag=1):
@@ -49,6 +74,8 @@ class Welcome(ServerMessage, frozen=True, tag=1):
     window_bytes: int
     answers: tuple[str, ...] = ()
     """The client messages that this broker answers beyond those of the protocol version, by name."""
+    expires_ms: int = 0
+    """So many milliseconds later the credentials expire, and the session with them, unless it is renewed; 0: never."""
 
 
 class HelloRefused(ServerMessage, frozen=True, tag=2):

@@ -8,26 +8,45 @@ import pytest
 
 from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, ClientSession, Principal, SessionEnded
+from gapless.core.ports import (
+    NO_CERTIFICATE,
+    Action,
+    Admission,
+    Authentication,
+    ClientSession,
+    Judgement,
+    Later,
+    PeerInfo,
+    Refusal,
+    SessionEnded,
+)
+from gapless.core.principals import Principal
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
+from gapless.core.server.reception import Reception
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe
 from gapless.errors import RemoteProtocolError
 from wire import Wire, columns, hello
 
 SECOND = 1_000_000_000
+PEER = PeerInfo("127.0.0.1:9999", NO_CERTIFICATE, secure=False, is_local=True, binding=b"")
 WALL = 1_700_000_000_000
 
 
 class Guard:
     """Accepts everyone but those who say so, and remembers whom it was asked about."""
 
+    mechanism = ""
     trusted = True
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bytes, str]] = []
+        self.until: int | None = None
+        """When what it says is over."""
+        self.wait = 0
+        """How long a client has to wait for what it says, in nanoseconds."""
 
-    def begin(self, client_id: str, peer: str) -> Asked:
-        return Asked(self, client_id, peer)
+    def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
+        return Asked(self, client_id, peer.address)
 
 
 class Rules:
@@ -39,8 +58,8 @@ class Rules:
         self.forbidden: set[tuple[Action, str]] = set()
         self.asked: list[tuple[str, Action, str]] = []
 
-    def refusal(self, principal: str, action: Action, resource: str) -> str:
-        self.asked.append((principal, action, resource))
+    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+        self.asked.append((principal.name, action, resource))
         return f"{principal} may not {action.value} {resource}" if (action, resource) in self.forbidden else ""
 
 
@@ -51,18 +70,22 @@ class Asked:
         self._guard = guard
         self._client = client_id, peer
 
-    def answer(self, credentials: bytes) -> Principal | bytes | None:
+    def answer(self, credentials: bytes) -> Judgement:
         client_id, peer = self._client
         self._guard.asked.append((client_id, credentials, peer))
-        if credentials == b"more":
-            return b"who is it?"
-        return None if credentials == b"bad" else Principal(credentials.decode() or "anonymous")
+        judged: Admission | Refusal | bytes = b"who is it?"
+        if credentials == b"bad":
+            judged = Refusal("it says bad")
+        elif credentials != b"more":
+            judged = Admission(Principal(credentials.decode() or "anonymous"), self._guard.until)
+        return Later(self._guard.wait, judged) if self._guard.wait else judged
 
 
 class Broker:
     """Sessions, and everything they said and did."""
 
     def __init__(self, limits: SessionLimits | None = None) -> None:
+        self.peer = PEER
         self.guard = Guard()
         self.rules = Rules()
         self.requests: list[tuple[ClientSession, Any]] = []
@@ -70,7 +93,7 @@ class Broker:
         self.sessions = Sessions(
             identity,
             limits or SessionLimits(),
-            self.guard,
+            [Reception([self.guard], is_local=True)],
             self.rules,
             {ListPubends: self._on_request, Unsubscribe: self._on_request},
         )
@@ -90,7 +113,7 @@ class Broker:
     def link(self) -> Client:
         """A client that has connected and said nothing."""
         self.links += 1
-        self.sessions.on_link(self.links, "127.0.0.1:9999", self.now)
+        self.sessions.on_link(self.links, PEER, 0, self.now)
         self.take()
         return Client(self, self.links)
 

@@ -10,6 +10,7 @@ import pytest
 
 from gapless.core.network.facts import NetworkMap, NetworkNode, Post, Posted
 from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, RequestHandler, SessionEnded, Tell
+from gapless.core.principals import Principal
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
 from gapless.core.server.inquiries import INQUIRIES_MAX, NO_ANSWER, SILENT, Inquiries
@@ -35,7 +36,7 @@ from gapless.node.gauges import SESSIONS
 MS = 1_000_000
 SILENCE = MissingAnswer("", NO_ANSWER).reason
 ROLES = {"ib": (), "phb1": ("phb",), "phb2": ("phb",), "shb": ("shb",)}
-CLIENT = ClientSession(9, "client", "instance", "alice")
+CLIENT = ClientSession(9, "client", "instance", Principal("alice"))
 
 
 def subscription(name: str) -> ListedSubscription:

@@ -9,6 +9,7 @@ import pytest
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
+from gapless.core.principals import Principal
 from gapless.core.server import SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
@@ -34,7 +35,7 @@ def test_a_request_goes_to_the_role_that_declared_it(broker: Any) -> None:
 
     client.say(ListPubends(4))
 
-    assert broker.requests == [(ClientSession(client.session, "desk-7", "one", "anonymous"), ListPubends(4))]
+    assert broker.requests == [(ClientSession(client.session, "desk-7", "one", Principal("anonymous")), ListPubends(4))]
 
 
 def test_a_request_that_no_role_answers_is_refused(broker: Any) -> None:
@@ -375,7 +376,7 @@ def test_closing_ends_all_sessions_and_refuses_new_ones(broker: Any) -> None:
 
     assert [client.wire.hear(outputs[client.link]) for client in clients] == [[Closing("the node stops")]] * 2
     assert kinds(greeting.wire.hear(outputs[greeting.link])) == ["HelloRefused"]
-    broker.sessions.on_link(99, "peer", broker.now)
+    broker.sessions.on_link(99, broker.peer, 0, broker.now)
     assert broker.take()[99].close == "the node stops"
 
 
@@ -384,7 +385,7 @@ def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
     first = broker.client("one")
     broker.link()
 
-    broker.sessions.on_link(77, "peer", broker.now)
+    broker.sessions.on_link(77, broker.peer, 0, broker.now)
     (refused,) = first.wire.hear(broker.take()[77])
     assert (refused.code, refused.reason) == (Code.RETRY, "this broker takes 2 connections")
 
@@ -396,7 +397,7 @@ def test_the_operator_is_told_once_that_no_more_connections_are_taken_and_when_t
     broker = make_broker(SessionLimits(links=2))
     first, second = broker.client("one"), broker.client("two")
     for link in (77, 78):
-        broker.sessions.on_link(link, "peer", broker.now)
+        broker.sessions.on_link(link, broker.peer, 0, broker.now)
     told = [effect for effect in broker.sessions.take_effects() if isinstance(effect, Alarm)]
     assert [(alarm.code, alarm.over) for alarm in told] == [(AlarmCode.CONNECTIONS_FULL, False)]
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession
+from gapless.core.principals import NOBODY
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import messages as m
 from gapless_shb.core.ranges.service import Ranges
@@ -58,7 +59,7 @@ class RangeWorld(World):
 
     @property
     def client(self) -> ClientSession:
-        return ClientSession(self.session, "c", f"ranges-{self.session}", "")
+        return ClientSession(self.session, "c", f"ranges-{self.session}", NOBODY)
 
     @property
     def ranges(self) -> Ranges:

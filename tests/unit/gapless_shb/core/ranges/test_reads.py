@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession, SessionEnded
+from gapless.core.principals import NOBODY
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict
 from gapless.core.wire import messages as m
 from gapless_shb.core.ranges import reads
@@ -136,7 +137,7 @@ def test_a_subscription_that_gets_another_filter_ends_its_reads() -> None:
     request = m.Subscribe(
         world.number(), "ranges", ("#",), "w = 2", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 9, 999
     )
-    world.say(replace(request, on_change=m.OnChange.KEEP_POSITION), ClientSession(1, "c", "consumer", ""))
+    world.say(replace(request, on_change=m.OnChange.KEEP_POSITION), ClientSession(1, "c", "consumer", NOBODY))
     world.calm(3)
 
     assert world.answers[number].code is m.Code.MISMATCH

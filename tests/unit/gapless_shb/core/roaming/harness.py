@@ -8,6 +8,7 @@ from typing import Any
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
 from gapless.core.ports import ClientSession, Roaming, RoleContext, SessionEnded
+from gapless.core.principals import NOBODY
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import SubscriberHostingBroker
@@ -135,7 +136,7 @@ class Pair:
     def session(self, instance: str = "i") -> ClientSession:
         """A new session of the client."""
         self.sessions += 1
-        return ClientSession(self.sessions, CLIENT, instance, "")
+        return ClientSession(self.sessions, CLIENT, instance, NOBODY)
 
     def subscribe(
         self,

@@ -9,6 +9,7 @@ import pytest
 
 from gapless.core.network.facts import Held, Hold, Interest, PubendMeta, Seen, Want
 from gapless.core.ports import ClientSession, SessionEnded, Set, Tell, Write
+from gapless.core.principals import NOBODY
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, tick_at, time_at, wall_at
 from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
@@ -33,7 +34,7 @@ class AttachRig:
         return [(effect.session, effect.message) for effect in self.world.sent(Tell)]
 
     def session(self, number: int, instance: str = "") -> ClientSession:
-        return ClientSession(number, "c", instance or f"i{number}", "")
+        return ClientSession(number, "c", instance or f"i{number}", NOBODY)
 
     def ask(self, number: int, name: str | None = "s", instance: str = "", **changes: Any) -> None:
         request = m.Subscribe(

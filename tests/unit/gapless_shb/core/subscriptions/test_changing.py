@@ -8,6 +8,7 @@ import pytest
 
 from gapless.core.network.facts import AskInterest, Interest
 from gapless.core.ports import ClientSession, Delete, SessionEnded, Set, Tell, Transmit
+from gapless.core.principals import NOBODY
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_server
@@ -28,7 +29,7 @@ class Changing:
 
     def ask(self, number: int, selector: str = "w = 1", instance: str = "", **fields: Any) -> None:
         """The session with this number asks; each has an instance of its own."""
-        session = self.alive[number] = ClientSession(number, "c", instance or f"i{number}", "")
+        session = self.alive[number] = ClientSession(number, "c", instance or f"i{number}", NOBODY)
         request = m.Subscribe(
             number, "s", ("#",), selector, m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 100, 1 << 20
         )

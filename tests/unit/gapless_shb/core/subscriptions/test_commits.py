@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession, SessionEnded, Set, Write
+from gapless.core.principals import NOBODY
 from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
 from gapless_shb.core.state.rows import POSITIONS, PUBENDS, recover_positions
@@ -28,7 +29,7 @@ class CommittingRig(World):
 
     def session(self, instance: str) -> ClientSession:
         self.sessions += 1
-        return ClientSession(self.sessions, "c", instance, "")
+        return ClientSession(self.sessions, "c", instance, NOBODY)
 
     def ask(self, session: ClientSession, *, commits: bool = True, **more: Any) -> None:
         """A consumer asks for the subscription `s`; it takes it over."""

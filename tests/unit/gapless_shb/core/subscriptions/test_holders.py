@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from gapless.core.ports import ClientSession, SessionEnded
+from gapless.core.principals import NOBODY
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.ranges.harness import NAME, SESSIONS, RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
-OTHER = ClientSession(SESSIONS + 50, "c", "other", "")
+OTHER = ClientSession(SESSIONS + 50, "c", "other", NOBODY)
 
 
 def lease(world: RangeWorld, owner: str = "query-1", in_use: m.InUse = m.InUse.ERROR) -> int:
@@ -76,7 +77,7 @@ def test_who_waits_gets_it_before_who_asks_for_it_later_in_the_same_turn(way: st
     world = attached()
     number = lease(world)
     assert other_lease(world, m.InUse.WAIT) is None
-    late = ClientSession(OTHER.number + 1, "c", "late", "")
+    late = ClientSession(OTHER.number + 1, "c", "late", NOBODY)
     with world.one_turn():
         if way == "given back":
             world.feed(m.EndLease(number), world.client)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ports import ClientSession, Tell
+from gapless.core.principals import NOBODY
 from gapless.core.stream.ticks import FOREVER, SECOND, wall_at
 from gapless.core.wire import messages as m
 from gapless_shb.core.live.constream import Constream
@@ -24,7 +25,7 @@ def parts(world: World) -> list[m.SubscriptionList]:
 def listed(world: World) -> m.ListedSubscription:
     """The one row of the list."""
     world.said.clear()
-    world.feed(m.ListSubscriptions(5), ClientSession(1, "c", "i1", ""))
+    world.feed(m.ListSubscriptions(5), ClientSession(1, "c", "i1", NOBODY))
     world.read()
     (row,) = [row for part in parts(world) for row in part.rows]
     return row
@@ -270,7 +271,7 @@ def test_what_readers_find_while_a_list_is_told_does_not_make_an_earlier_count_c
 
     world.said.clear()
     for request in (5, 6):
-        world.feed(m.ListSubscriptions(request), ClientSession(9, "c", "i9", ""))
+        world.feed(m.ListSubscriptions(request), ClientSession(9, "c", "i9", NOBODY))
     world.pump()
     world.read()
     assert not [row for part in parts(world) if part.request == 6 for row in part.rows]
@@ -283,7 +284,7 @@ def test_what_readers_find_while_a_list_is_told_does_not_make_an_earlier_count_c
     assert stream.positions[client.sid].before is not None
     monkeypatch.setattr(listing, "ROWS_MAX", 100)
     world.said.clear()
-    world.feed(m.ListSubscriptions(7), ClientSession(9, "c", "i9", ""))
+    world.feed(m.ListSubscriptions(7), ClientSession(9, "c", "i9", NOBODY))
     world.read()
     (row,) = [row for part in parts(world) for row in part.rows if row.sid == client.sid]
     assert (row.lag_events, row.lag_complete) == (due, True)

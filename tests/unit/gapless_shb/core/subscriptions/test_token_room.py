@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession, Tell, Write
+from gapless.core.principals import NOBODY
 from gapless.core.wire import messages as m
 from gapless.core.wire.token_room import PUBENDS_MAX
 from unit.gapless_shb.core.harness import PUBEND, World
 
-CLIENT = ClientSession(1, "c", "i", "")
+CLIENT = ClientSession(1, "c", "i", NOBODY)
 SUBSCRIBE = m.Subscribe(1, "s", ("#",), "", m.StartAt.TOKEN, 0, [], 0, 0, b"", [], m.InUse.ERROR, 100, 1 << 20)
 ATTACH = m.Attach(1, "s", ("#",), "", m.StartAt.TOKEN, 0, [], 0, 0, b"")
 
@@ -66,7 +67,7 @@ def test_one_that_exists_is_not_attached_when_its_broker_has_found_too_many_pube
     assert world.hosting.token_room.count == len(world.hosting.streams) == 1
     monkeypatch.setattr("gapless.core.wire.token_room.PUBENDS_MAX", 0)
 
-    said = world.feed(replace(SUBSCRIBE, start=m.StartAt.LATEST, positions=None), ClientSession(2, "c", "i", ""))
+    said = world.feed(replace(SUBSCRIBE, start=m.StartAt.LATEST, positions=None), ClientSession(2, "c", "i", NOBODY))
 
     (tell,) = [effect for effect in said if isinstance(effect, Tell)]
     assert isinstance(tell.message, m.RequestFailed)

@@ -11,6 +11,7 @@ from gapless.core.gauges import values_by
 from gapless.core.network import facts as r
 from gapless.core.network.facts import OrderedGroup
 from gapless.core.ports import ClientSession, EndSession, RoleContext, SessionEnded, Tell, Transmit
+from gapless.core.principals import NOBODY
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -26,7 +27,7 @@ WALL = 1_800_000_000_000
 BASE = tick_at(WALL)
 LEFT, RIGHT, ALONE = "default@l", "default@r", "alone@1"
 BROKERS = {LEFT: "left", RIGHT: "right", ALONE: "left"}
-SESSION = ClientSession(1, "client", "instance", "")
+SESSION = ClientSession(1, "client", "instance", NOBODY)
 
 
 def at(ms: int) -> int:

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gapless.core.ports import Authentication, Authenticator, Principal
+from gapless.core.ports import Admission, Authentication, Authenticator, Judgement, PeerInfo
+from gapless.core.principals import Principal
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 
 ANONYMOUS = Principal("anonymous")
+ADMITTED = Admission(ANONYMOUS, None)
 
 
 class Anonymous:
     """Asks for nothing; so no listener beyond loopback may rely on it."""
 
+    mechanism = ""
     trusted = False
 
-    def begin(self, client_id: str, peer: str) -> Authentication:
+    def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         """Nothing is to be remembered of anyone."""
         return self
 
-    def answer(self, credentials: bytes) -> Principal | bytes | None:
+    def answer(self, credentials: bytes) -> Judgement:
         """Everyone is the same principal."""
-        return ANONYMOUS
+        return ADMITTED
 
 
 @hookimpl

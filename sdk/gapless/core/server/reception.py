@@ -1,0 +1,40 @@
+"""Who is let in at a listener: the authenticators that it has, and which of them is asked about a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gapless.core.ports import Authentication, Authenticator, PeerInfo
+
+WITHIN: Final = -1
+"""The number of the listener for clients within the process: the last one of all."""
+NEEDS_NOTHING: Final = "clients without credentials"
+
+
+class Reception:
+    """The authenticators of one listener, in the order in which they are asked."""
+
+    def __init__(self, authenticators: Sequence[Authenticator], *, is_local: bool) -> None:
+        """`is_local`: whether only this machine can reach the listener."""
+        self._authenticators = tuple(authenticators)
+        self.is_local = is_local
+
+    @property
+    def trusted(self) -> bool:
+        """Whether everybody who comes in has proved who he is."""
+        return all(each.trusted for each in self._authenticators)
+
+    def begin(self, mechanism: str, client_id: str, peer: PeerInfo) -> Authentication | None:
+        """Returns who judges a client with credentials of this kind; None: nobody here does."""
+        for authenticator in self._authenticators:
+            if authenticator.mechanism == mechanism:
+                authentication = authenticator.begin(client_id, peer)
+                if authentication is not None:
+                    return authentication
+        return None
+
+    def takes(self) -> str:
+        """The mechanisms that are taken here, for people."""
+        mechanisms = dict.fromkeys(each.mechanism for each in self._authenticators)
+        return ", ".join(mechanism or NEEDS_NOTHING for mechanism in mechanisms) or "nobody"
