@@ -74,6 +74,12 @@ async def test_a_volume_that_knows_no_disk_is_never_low(rig: Rig) -> None:
     assert rig.space == []
 
 
+async def test_each_look_goes_elsewhere_too(rig: Rig) -> None:
+    await rig.look(3)
+
+    assert rig.looks_elsewhere == 3
+
+
 async def test_much_is_given_back_at_once_and_little_is_not(rig: Rig) -> None:
     rig.volume.reclaimable = RECLAIM_BYTES - 1
     await rig.look(3)
