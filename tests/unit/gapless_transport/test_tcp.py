@@ -18,7 +18,7 @@ from gapless.errors import ConfigurationError
 from gapless.spi import Certificate, Link
 from gapless_testing.transport.ends import End, WatchedLink
 from gapless_transport import tcp
-from unit.gapless_transport.certificates import certificate_for, der_of
+from certificates import certificate_for, der_of
 from unit.gapless_transport.conftest import Listen, Open
 
 Files = Mapping[str, Path]

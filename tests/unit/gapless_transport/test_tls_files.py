@@ -16,7 +16,7 @@ from gapless.core.alarms import AlarmCode
 from gapless.errors import ConfigurationError
 from gapless_transport import tls_files
 from gapless_transport.tls_files import TlsFiles, TlsVersion, dialing_files, listening_files
-from unit.gapless_transport.certificates import Directory, der_of
+from certificates import Directory, der_of
 
 Spoil = Callable[[Directory], object]
 

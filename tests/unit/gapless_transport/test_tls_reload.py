@@ -16,7 +16,7 @@ from gapless.spi import Link, TellsTroubles, Transport
 from gapless_testing.transport.ends import End, Ends
 from gapless_transport import tcp, tls_files
 from integration.broker_process import until
-from unit.gapless_transport.certificates import Directory, der_of
+from certificates import Directory, der_of
 from unit.gapless_transport.conftest import Listen, Open
 
 NAMES = {"with SNI": {"server_name": "broker.example"}, "without SNI": {}}
