@@ -8,7 +8,7 @@ from typing import Any
 
 from gapless.core.server import Payload
 from gapless.core.wire.messages import ClientMessage, Publish
-from gapless.spi import Link, LinkHandler, Listener
+from gapless.spi import Certificate, Link, LinkHandler, Listener
 from wire import Wire, joined
 
 
@@ -17,7 +17,8 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.peer = "127.0.0.1:5555"
-        self.peer_name = ""
+        self.certificate = Certificate()
+        self.shown = b""
         self.secure = False
         self.pending = 0
         self.calls: list[Any] = []

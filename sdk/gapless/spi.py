@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
+from gapless.core.alarms import Alarm
 from gapless.core.ports import (
     Admission,
     AuthContext,
@@ -55,6 +56,7 @@ __all__ = [
     "Refusal",
     "StorageCapabilities",
     "Table",
+    "TellsTroubles",
     "Transport",
     "VolumeIdentity",
 ]
@@ -312,7 +314,7 @@ class Link(Protocol):
     """One end of a connection that carries whole frames, in order, until it is closed.
 
     All calls are made on the event loop's thread and none blocks. No call of a link calls its handler
-    back before it returns.
+    back before it returns. What it says of the other end is known before it asks for its handler, and does not change.
 
     What a link hands over was sent on this very connection. Where that cannot be had for ever (a message
     queue, a proxy that dials anew), the handshake at least must be this connection's: behind it, each frame
@@ -324,8 +326,15 @@ class Link(Protocol):
         """The other end's address, for logs and messages."""
 
     @property
-    def peer_name(self) -> str:
-        """The common name of the certificate that the other end has shown and that was verified; "" without one."""
+    def certificate(self) -> Certificate:
+        """What the certificate says that the other end has shown and that was verified; an empty one without that."""
+
+    @property
+    def shown(self) -> bytes:
+        """The certificate that the listener has shown on this link, as DER, the same at both ends; b"" without one.
+
+        Both ends can bind to it what they prove to each other: who is between them has shown another one.
+        """
 
     @property
     def secure(self) -> bool:
@@ -435,4 +444,16 @@ class Transport(Protocol):
         is, or the way there is barred; ConfigurationError if the address is malformed, or a file that the transport's
         options name cannot be used any more; and whatever `accept` raises.
         It waits as long as the network does: cancel it.
+        """
+
+
+@runtime_checkable
+class TellsTroubles(Protocol):
+    """What a transport may have beside: it tells what its operator should do something about."""
+
+    def troubles(self) -> Sequence[Alarm]:
+        """Returns what is wrong now, at most one alarm of a code about one thing. Never blocks.
+
+        The node asks every second, on the event loop's thread. What it hears for the first time, or with another text,
+        it tells its operator; what it hears no more is over.
         """

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import inspect
 import re
+import socket
 import tempfile
 import threading
 import warnings
@@ -24,8 +25,9 @@ from typing import Any
 import pytest
 
 from conformance.transports import MemoryHarness, TlsHarness, write_certificates
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.wire.framing import FrameDecoder
-from gapless.spi import Link, LinkHandler
+from gapless.spi import Certificate, Link, LinkHandler
 from gapless_testing import running
 from gapless_testing.transport import TransportHarness
 from gapless_transport.links import BaseLink, LinkState, SendQueue
@@ -33,6 +35,7 @@ from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink, Payload
 from gapless_transport.tcp import TcpTransport
 from gapless_transport.tcp_listener import TcpListener
+from gapless_transport.tls_files import TlsFiles, TlsVersion
 
 BREACH_SECONDS_MAX = 0.4
 """How long a test of the suite may wait for what a broken transport never does."""
@@ -497,6 +500,51 @@ class SilentLogger:
     """Logs nothing."""
 
     error = exception = nothing
+
+
+# -------------------------------------------------------------------------------------------- certificates
+
+begin = BaseLink.begin
+
+
+def begin_and_learn_later(link: BaseLink[Any], public: Link, accept: Callable[[Link], LinkHandler]) -> None:
+    shown, link.shown = link.shown, b""
+    begin(link, public, accept)
+    link.shown = shown
+
+
+def begin_with_a_certificate(link: BaseLink[Any], public: Link, accept: Callable[[Link], LinkHandler]) -> None:
+    link.certificate = Certificate("somebody")
+    begin(link, public, accept)
+
+
+welcome = TcpListener._welcome
+
+
+def welcome_without_a_word(listener: TcpListener, connection: socket.socket) -> None:
+    before = set(listener._links)
+    welcome(listener, connection)
+    for link in listener._links - before:
+        link.shown = b""
+
+
+def troubles_twice(_: TcpTransport) -> Sequence[Alarm]:
+    return [Alarm(AlarmCode.CERTIFICATE_EXPIRES, text, "a file") for text in ("soon", "very soon")]
+
+
+def no_troubles(_: TcpTransport) -> Sequence[Alarm]:
+    return []
+
+
+look = TlsFiles.look
+
+
+def look_and_despair(files: TlsFiles) -> TlsVersion:
+    """Gives up what could be used, because there is something that cannot."""
+    version = look(files)
+    if files.trouble:
+        raise OSError(files.trouble)
+    return version
 
 
 # ---------------------------------------------------------------------------------------- what links share

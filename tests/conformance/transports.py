@@ -75,12 +75,25 @@ class TcpHarness(OurHarness):
 
 
 class TlsHarness(TcpHarness):
+    follows_files = True
+
     def __init__(self, loop: str, files: Mapping[str, Path]) -> None:
         super().__init__(loop)
         self._files = files
 
     def transport(self) -> Transport:
         return tcp.open_transport(options={**LIMITS, **self._files, "tls": True, "handshake_timeout": 1.0})
+
+    def shown(self) -> bytes:
+        return ssl.PEM_cert_to_DER_cert(self._files["certificate"].read_text())
+
+    def spoil(self) -> None:
+        key = self._files["key"]
+        self._whole = key.read_bytes()
+        key.write_bytes(self._whole[:100])
+
+    def mend(self) -> None:
+        self._files["key"].write_bytes(self._whole)
 
     def _context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self._files["ca"])

@@ -14,7 +14,7 @@ from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
 from gapless.errors import LocalProtocolError
-from gapless.spi import LinkHandler
+from gapless.spi import Certificate, LinkHandler
 from gapless_websocket_transport.options import WebSocketOptions
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class WebSocketLink:
         """A link on a WebSocket whose handshake is done; nothing moves before `run`."""
         self.peer = peer
         self.secure = False
+        self.certificate = Certificate()
+        self.shown = b""
         self._connection = connection
         self._options = options
         self._state = State.OPEN

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from gapless import loggers
-from gapless.spi import Link, LinkHandler
+from gapless.spi import Certificate, Link, LinkHandler
 from gapless_transport.options import LinkOptions
 
 Item = TypeVar("Item")
@@ -74,8 +74,8 @@ class BaseLink(Generic[Item]):
 
     def __init__(self, peer: str, options: LinkOptions, *, secure: bool) -> None:
         self.peer = peer
-        self.peer_name = ""
-        """Whose certificate the other end has shown; "" where there is none."""
+        self.certificate = Certificate()
+        self.shown = b""
         self.secure = secure
         self.refusal: Exception | None = None
         """What `accept` raised, if it did."""

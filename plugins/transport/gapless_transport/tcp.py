@@ -9,9 +9,11 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gapless import loggers
+from gapless.core.alarms import Alarm
 from gapless.plugins import hookimpl
 from gapless.spi import Link, LinkHandler, Listener, Transport
 from gapless_transport import addresses, sockets, tls
@@ -19,6 +21,9 @@ from gapless_transport.options import checked
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_listener import TcpListener
 from gapless_transport.tcp_options import TcpOptions
+from gapless_transport.tls_files import TlsFiles, dialing_files, listening_files
+
+logger = loggers.logger(__name__)
 
 is_loopback = addresses.is_loopback
 
@@ -33,11 +38,12 @@ class TcpTransport:
     def __init__(self, options: TcpOptions) -> None:
         """Reads the certificates; raises ConfigurationError when one cannot be used."""
         self._options = options
-        self._listening: ssl.SSLContext | None = None
+        self._listening: TlsFiles | None = None
         if options.certificate is not None:
-            self._listening = tls.listening_context(options.certificate, options.key, options.client_ca)
-        if options.tls:
-            self._dialing_context()
+            self._listening = listening_files(options.certificate, options.key, options.client_ca)
+        self._dialing = dialing_files(options.ca, options.certificate, options.key) if options.tls else None
+        self._logged = ""
+        """What was last logged of files for dialing."""
         self.encrypts = self._listening is not None
         # The loop keeps a link alive only while it reads or writes for it; a paused one must live too.
         self._dialed: set[TcpLink] = set()
@@ -51,17 +57,16 @@ class TcpTransport:
         host, port = addresses.parse(address)
         bound = await sockets.bind(address, host, port, self._options.backlog)
         real = addresses.render(host, bound[0].getsockname()[1])
-        return TcpListener(bound, real, accept, self._options, self._listening)
+        return TcpListener(bound, real, accept, self._options, self._listening, self._look)
 
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
         """Connects to the first address that answers of those which the host of `address` means.
 
-        Raises OSError, and ConfigurationError where the files that TLS needs cannot be used any more.
+        Where the files that TLS needs cannot be used any more, what was read of them before is used. Raises OSError.
         """
         host, port = addresses.parse(address)
         loop = asyncio.get_running_loop()
-        # Anew for each link, as certificates are renewed on disk. In a thread, as the system's authorities are many.
-        context = await asyncio.to_thread(self._dialing_context) if self._options.tls else None
+        context = None if self._dialing is None else await self._context_to_dial(self._dialing)
         secure = context is not None
         link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure, room=None)
         self._dialed.add(link)
@@ -80,8 +85,26 @@ class TcpTransport:
             raise link.refusal
         return link
 
-    def _dialing_context(self) -> ssl.SSLContext:
-        return tls.dialing_context(self._options.ca, self._options.certificate, self._options.key)
+    def troubles(self) -> Sequence[Alarm]:
+        """What is wrong with the files of certificates; see `gapless.spi.TellsTroubles`."""
+        found = [alarm for files in (self._listening, self._dialing) if files is not None for alarm in files.troubles()]
+        # Both ends may have the same certificate.
+        return list({(alarm.code, alarm.about): alarm for alarm in found}.values())
+
+    def _look(self) -> None:
+        """Looks whether files have changed. Blocks."""
+        for files in (self._listening, self._dialing):
+            if files is not None:
+                files.look()
+
+    async def _context_to_dial(self, files: TlsFiles) -> ssl.SSLContext:
+        """Of the files as they are now. They are read in a thread, as the system's authorities are many."""
+        version = await asyncio.to_thread(files.look)
+        if files.trouble != self._logged:
+            self._logged = files.trouble
+            if self._logged:  # a client has nobody else to tell
+                logger.warning("%s; what was read before is used to dial", self._logged)
+        return version.context
 
     async def _dial_tls(self, link: TcpLink, host: str, port: int, context: ssl.SSLContext) -> None:
         """Connects first and then starts TLS, because only so can each step be cancelled.
@@ -107,6 +130,7 @@ class TcpTransport:
         if encrypted is None or encrypted.is_closing() or link.ended:
             plain.abort()
             raise OSError(CLOSED_DURING_TLS)
+        link.shown = encrypted.get_extra_info("ssl_object").getpeercert(binary_form=True)
         link.connection_made(encrypted)
 
 

@@ -169,7 +169,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         # 1, not 0: with TLS, 0 means that the protocol is paused even by an empty buffer.
         self._transport.set_write_buffer_limits(high=1, low=0)
         prepare(transport.get_extra_info("socket"))
-        self.peer_name = tls.name_in(transport.get_extra_info("peercert"))
+        self.certificate = tls.certificate_of(transport.get_extra_info("peercert"))
         self.begun = True
         self.begin(self, self._accept)
         if self._kept:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gapless import loggers
 from gapless.spi import Link, LinkHandler
-from gapless_transport import tls
+from gapless_transport import tls, tls_files
 from gapless_transport.room import Room
 from gapless_transport.sockets import peer_of, shut_down
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions
+from gapless_transport.tls_files import TlsFiles
 
 logger = loggers.logger(__name__)
 
@@ -33,13 +34,17 @@ class TcpListener:
         address: str,
         accept: Callable[[Link], LinkHandler],
         options: TcpOptions,
-        context: ssl.SSLContext | None,
+        files: TlsFiles | None,
+        look: Callable[[], object],
     ) -> None:
-        """Takes the listening sockets over and starts to accept."""
+        """Takes the listening sockets over and starts to accept.
+
+        `files`: for TLS. `look` is called every second, in a thread, to see whether they have changed.
+        """
         self.address = address
         self._accept = accept
         self._options = options
-        self._context = context
+        self._files = files
         self._sockets = sockets
         self._full = False
         self._room = Room(address, options.unfinished_max, options.unfinished_patience)
@@ -47,6 +52,8 @@ class TcpListener:
         self._links: set[TcpLink] = set()
         self._handshakes: dict[TcpLink, tuple[asyncio.Task[None], socket.socket]] = {}
         self._tasks = [asyncio.create_task(self._accept_forever(sock)) for sock in sockets]
+        if files is not None:
+            self._tasks.append(asyncio.create_task(_look_forever(look)))
 
     async def close(self) -> None:
         """Accepts no more. Connections that are not links yet are closed; links go on."""
@@ -89,22 +96,27 @@ class TcpListener:
             connection.close()
             return
         self._full = False
+        # A connection has one version of the files, whatever becomes of them: what was shown is known, and stays true.
+        version = self._files.version if self._files is not None else None
         link = TcpLink(
             self._accept,
             self._options,
             self._links.discard,
             peer=peer_of(connection),
-            secure=self._context is not None,
+            secure=version is not None,
             room=self._room,
         )
+        if version is not None and version.own is not None:
+            link.shown = version.own.der
         self._links.add(link)
-        self._handshakes[link] = asyncio.create_task(self._establish(link, connection)), connection
+        context = version.context if version is not None else None
+        self._handshakes[link] = asyncio.create_task(self._establish(link, connection, context)), connection
 
-    async def _establish(self, link: TcpLink, connection: socket.socket) -> None:
-        timeout = self._options.handshake_timeout if self._context is not None else None
+    async def _establish(self, link: TcpLink, connection: socket.socket, context: ssl.SSLContext | None) -> None:
+        timeout = self._options.handshake_timeout if context is not None else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: link, connection, ssl=self._context, ssl_handshake_timeout=timeout
+                lambda: link, connection, ssl=context, ssl_handshake_timeout=timeout
             )
         except OSError as error:
             reason = tls.reason_of(error)
@@ -117,6 +129,12 @@ class TcpListener:
                 self._links.discard(link)
         if link.refusal is not None:
             logger.error("%s: link with %s was not accepted", self.address, link.peer, exc_info=link.refusal)
+
+
+async def _look_forever(look: Callable[[], object]) -> None:
+    while True:
+        await asyncio.sleep(tls_files.LOOK_SECONDS)
+        await asyncio.to_thread(look)
 
 
 def _who_else_waits(listening: socket.socket) -> Iterator[socket.socket]:

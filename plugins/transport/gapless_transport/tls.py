@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gapless.errors import ConfigurationError
+from gapless.spi import Certificate
 
 
 def listening_context(certificate: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
@@ -57,7 +58,7 @@ def reason_of(error: BaseException) -> str:
         if error.verify_code in NAME_MISMATCHES:
             return f"its certificate is for another name ({said}). `server_name` is the name that it must bear"
         if error.verify_code == CERTIFICATE_EXPIRED:
-            return "its certificate has expired: it needs a new one, and to be started again"
+            return "its certificate has expired: it needs a new one"
         return f"its certificate is not trusted ({said}). `ca` names the file with the authority that has signed it"
     if isinstance(error, ssl.SSLError):
         reason = error.reason or ""
@@ -71,14 +72,24 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def name_in(certificate: Mapping[str, Any] | None) -> str:
-    """The common name of a peer's certificate, as `getpeercert` tells it; "" without one, or if it has several.
+def certificate_of(told: Mapping[str, Any] | None) -> Certificate:
+    """What a peer's certificate says, from what `getpeercert` tells of it; an empty one without it.
 
     What was not verified is not told: Python shows such a certificate as an empty one.
     """
-    subject = (certificate or {}).get("subject", ())
-    names = [value for part in subject for key, value in part if key == "commonName"]
-    return str(names[0]) if len(names) == 1 else ""
+    subject = [pair for part in (told or {}).get("subject", ()) for pair in part]
+    others = (told or {}).get("subjectAltName", ())
+    names = _values(subject, "commonName")
+    return Certificate(
+        common_name=names[0] if len(names) == 1 else "",
+        units=_values(subject, "organizationalUnitName"),
+        uris=_values(others, "URI"),
+        dns_names=_values(others, "DNS"),
+    )
+
+
+def _values(pairs: Iterable[tuple[str, str]], wanted: str) -> tuple[str, ...]:
+    return tuple(value for key, value in pairs if key == wanted)
 
 
 def _load_authorities(context: ssl.SSLContext, path: Path, option: str) -> None:

@@ -156,6 +156,16 @@ class AlarmCode(Enum):
         "The process may open no more files; the volume was opened anew, and nothing acknowledged was lost.",
         "Raise the limit of open files (`ulimit -n`), or have fewer connections. The disk is not the cause.",
     )
+    CERTIFICATE_UNUSABLE = (
+        "certificate_unusable",
+        "The files of a certificate, its key or the authorities have changed and cannot be used; the old ones count.",
+        "Put files there that fit together, or wait until all of them are written. The broker looks every second.",
+    )
+    CERTIFICATE_EXPIRES = (
+        "certificate_expires",
+        "A certificate ends within 30 days, or has ended; then nobody who checks it connects any more.",
+        "Renew it, and put it in the place of the old one. The broker need not be restarted.",
+    )
     DISK_LOW = (
         "disk_low",
         "Less is left on the disk than `node.min_free_bytes`; publishers have to wait.",
@@ -188,6 +198,8 @@ _LASTING: Final = frozenset(
         AlarmCode.NODE_UNREACHABLE,
         AlarmCode.MAPS_DIFFER,
         AlarmCode.CONNECTIONS_FULL,
+        AlarmCode.CERTIFICATE_UNUSABLE,
+        AlarmCode.CERTIFICATE_EXPIRES,
         AlarmCode.DISK_LOW,
     }
 )

@@ -67,6 +67,12 @@ class Loaded:
     boot: str = ""
     """`RoleContext.boot` of this process."""
 
+    @property
+    def transports(self) -> list[Transport]:
+        """All that the node listens with."""
+        nodes = [] if self.nodes_transport is None else [self.nodes_transport]
+        return [*nodes, *(transport for _, transport in self.listeners)]
+
 
 def load_plugins(config: NodeConfig) -> Loaded:
     """Finds every plugin that the configuration names. Raises ConfigurationError when something is wrong."""

@@ -131,7 +131,7 @@ class NodeLinks:
 
     def accept(self, link: Link) -> LinkHandler:
         """Somebody has connected to the nodes' address."""
-        number = self._core.on_accepted(link.peer, link.peer_name, self._now())
+        number = self._core.on_accepted(link.peer, link.certificate.common_name, self._now())
         self._loop.call_soon(self.flush)
         if number is None:
             self._loop.call_soon(link.close, "too many are on their way in")
@@ -212,7 +212,7 @@ class NodeLinks:
             self._happened(self._core.on_closed, connect.link, reason)
 
     def _dialed(self, number: LinkId, link: Link) -> LinkHandler:
-        if self._over or not self._core.on_connected(number, link.peer_name, self._now()):
+        if self._over or not self._core.on_connected(number, link.certificate.common_name, self._now()):
             self._loop.call_soon(link.close, "nobody waits for it any more")
             return NodeLink(self, 0)
         self._links[number] = link

@@ -291,6 +291,7 @@ class Node:
                 min_free_bytes=min_free_bytes,
                 clock=self._clock,
                 make_links=partial(make_links, self._loaded, identity),
+                transports=self._loaded.transports,
             )
         except BaseException:
             volume.close()

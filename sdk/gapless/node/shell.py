@@ -25,6 +25,7 @@ from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
 from gapless.node.logs import NodeLogs
 from gapless.node.noting import Notes
+from gapless.node.troubles import Troubles
 from gapless.node.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from gapless.core.ports import LogQuestion, Operation
     from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
-    from gapless.spi import Link, LogVolume
+    from gapless.spi import Link, LogVolume, Transport
 
 log = loggers.logger("gapless.node")
 
@@ -89,8 +90,11 @@ class AsyncShell:
         min_free_bytes: int = 0,
         clock: Clock = system_clock,
         make_links: Callable[[AsyncShell], NodeLinks | None] = lambda _: None,
+        transports: Sequence[Transport] = (),
     ) -> None:
         """`make` recovers the machine; raises what it raises. `make_links`: those to other nodes, if it has any.
+
+        `transports`: those that the node listens with. What they find wrong becomes alarms.
 
         `on_failed` is called once, if the machine or the storage fails, or a later process of the node counts;
         `alarms` is of all shells of the node.
@@ -114,7 +118,13 @@ class AsyncShell:
         self._syncs = self._sync_ns = 0
         """How many have ended, and how long they took."""
         self._upkeep = Upkeep(
-            volume, min_free_bytes, machine.on_space, self.alarm, machine.fail, lambda: machine.links_closed
+            volume,
+            min_free_bytes,
+            machine.on_space,
+            self.alarm,
+            machine.fail,
+            lambda: machine.links_closed,
+            Troubles(transports, self.alarm).look,
         )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0

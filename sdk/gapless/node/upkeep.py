@@ -47,10 +47,12 @@ class Upkeep:
         on_alarm: Callable[[Alarm], None],
         on_failed: Callable[[BaseException], None],
         closed: Callable[[], int],
+        look_elsewhere: Callable[[], None],
     ) -> None:
         """`on_failed` gets what `tend` or `reclaim` raised.
 
         `closed`: how many connections are over. What was held for one is given back to the system soon after its end.
+        `look_elsewhere` is called after each look: for what else is to be looked after.
         """
         self._loop = asyncio.get_running_loop()
         self._volume = volume
@@ -59,6 +61,7 @@ class Upkeep:
         self._on_alarm = on_alarm
         self._on_failed = on_failed
         self._closed = closed
+        self._look_elsewhere = look_elsewhere
         self._trimmed = 0
         """How many connections were over when memory was given back last."""
         self._trim = trimmer()
@@ -125,6 +128,7 @@ class Upkeep:
         except Exception as error:  # noqa: BLE001 - a volume that cannot be asked has failed
             self._on_failed(error)
             return
+        self._look_elsewhere()
         near = self._free is not None and self._free < NEAR_BYTES
         self._timer = self._loop.call_later(min(INTERVAL, INTERVAL_NEAR) if near else INTERVAL, self.look)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from google_crc32c import extend as crc32c_extend
 
+from gapless.core.ports import Certificate
 from gapless.core.server.limits import HELLO_BYTES_MAX
 from gapless.core.wire.framing import FrameDecoder, encode_frame
 from gapless.core.wire.numbering import SESSION_BYTES
@@ -192,7 +193,8 @@ class ClientLink:
     """A client's connection to a broker. The broker's engine has it as its `Link`."""
 
     secure = False
-    peer_name = ""
+    certificate = Certificate()
+    shown = b""
 
     def __init__(self, network: Network, serial: int, client: SimClient, number: int, broker: SimBroker) -> None:
         self.network = network

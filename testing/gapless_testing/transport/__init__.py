@@ -11,6 +11,7 @@ where `MyHarness` is a `TransportHarness` that makes your transport and says how
 tests are plain functions that run their own event loop: no plugin of pytest is needed.
 """
 
+from gapless_testing.transport.certificates import CertificateTests
 from gapless_testing.transport.closing import CloseTests
 from gapless_testing.transport.flow import FlowTests, UrgentTests
 from gapless_testing.transport.frames import FrameTests, LimitTests
@@ -27,6 +28,7 @@ __all__ = ["TransportHarness", "TransportSuite"]
 class TransportSuite(
     ByteTests,
     StrangerTests,
+    CertificateTests,
     HandlerTests,
     CloseTests,
     IsolationTests,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from gapless.spi import Link
+from gapless.spi import Certificate, Link
 from gapless_testing import running
 from gapless_testing.comparing import difference
 from gapless_testing.running import BREACHES, within
@@ -49,9 +49,14 @@ class WatchedLink:
         return self.bare.peer
 
     @property
-    def peer_name(self) -> str:
-        """The name in the other end's certificate."""
-        return self.bare.peer_name
+    def certificate(self) -> Certificate:
+        """What the other end's certificate says."""
+        return self.bare.certificate
+
+    @property
+    def shown(self) -> bytes:
+        """The listener's certificate."""
+        return self.bare.shown
 
     @property
     def secure(self) -> bool:

@@ -43,6 +43,9 @@ class TransportHarness(LoopHarness, abc.ABC):
     False over plain TCP: the system says goodbye for a process that died.
     """
 
+    follows_files: bool = False
+    """Whether the transport reads files again when they change, as certificates; `spoil` and `mend` change them."""
+
     @abc.abstractmethod
     def transport(self) -> Transport:
         """A fresh transport that listens and dials; it gives a close about one second to send what is pending."""
@@ -50,6 +53,20 @@ class TransportHarness(LoopHarness, abc.ABC):
     @abc.abstractmethod
     def vanish(self, link: Link) -> None:
         """Breaks the connection of `link` without a goodbye, as if the process at its end had died."""
+
+    def shown(self) -> bytes:
+        """The certificate, as DER, that its listeners show; b"" without TLS."""
+        return b""
+
+    def spoil(self) -> None:
+        """Makes a file useless that the transport under test has read."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has files that are followed, but does not say how to spoil one"
+        )
+
+    def mend(self) -> None:
+        """Makes it again what it was before."""
+        raise NotImplementedError(f"{type(self).__name__} spoils a file, but does not say how to mend it")
 
     async def dial_raw(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to a listener that speaks no frames, for bytes that no link would send."""

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.x509 import DNSName, UniformResourceIdentifier
 
 from gapless.core.wire.framing import encode_frame
 from gapless.errors import ConfigurationError
-from gapless.spi import Link
+from gapless.spi import Certificate, Link
 from gapless_testing.transport.ends import End, WatchedLink
 from gapless_transport import tcp
+from certificates import certificate_for, der_of
 from unit.gapless_transport.conftest import Listen, Open
 
 Files = Mapping[str, Path]
@@ -200,24 +202,35 @@ async def test_who_dials_reads_its_files_anew_for_each_link(
     assert await near.end() == ""
 
 
-async def test_files_that_are_being_written_are_an_error_of_that_dial(
-    certificates: Files, other_certificates: Files, tmp_path: Path, listen: Listen, open_tcp: Open
+async def test_files_that_are_being_written_keep_nobody_from_dialing(
+    certificates: Files,
+    other_certificates: Files,
+    tmp_path: Path,
+    listen: Listen,
+    open_tcp: Open,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A certificate without its key, for a moment: the next dial finds both."""
-    listener, _ = await listen(open_tcp(certificate=certificates["certificate"], key=certificates["key"]))
-    own = tmp_path / "own.pem"
-    whole = certificates["certificate"].read_bytes() + certificates["key"].read_bytes()
-    own.write_bytes(whole)
-    dialing = open_tcp(tls=True, ca=certificates["ca"], certificate=own)
+    """A certificate without its key, for a moment: what was read before is used, and it is said once."""
+    own = {name: tmp_path / f"{name}.pem" for name in certificates}
+    for name, path in own.items():
+        path.write_bytes(certificates[name].read_bytes())
+    listener, ends = await listen(
+        open_tcp(certificate=certificates["certificate"], key=certificates["key"], client_ca=certificates["ca"])
+    )
+    dialing = open_tcp(tls=True, **own)
 
-    own.write_bytes(other_certificates["certificate"].read_bytes() + certificates["key"].read_bytes())
-    with pytest.raises(ConfigurationError, match="'certificate': cannot use"):
-        await dialing.dial(listener.address, End().accept)
-    own.write_bytes(whole)
+    own["certificate"].write_bytes(other_certificates["certificate"].read_bytes())
+    for number in range(2):
+        near = End()
+        link = await dialing.dial(listener.address, near.accept)
+        link.send([b"let me in"])
+        assert await (await ends.get(number)).frames(1) == [b"let me in"]
+        link.close()
+        await near.end()
 
-    near = End()
-    (await dialing.dial(listener.address, near.accept)).close()
-    await near.end()
+    said = [record.message for record in caplog.records if "'certificate': cannot use" in record.message]
+    assert len(said) == 1
+    assert "what was read before is used to dial" in said[0]
 
 
 @pytest.mark.parametrize("shown", [None, "certificates"])
@@ -325,14 +338,15 @@ async def test_what_a_link_sends_are_frames(listen: Listen, open_tcp: Open) -> N
     await writer.wait_closed()
 
 
-async def test_each_end_tells_the_name_in_the_other_s_certificate(
-    tmp_path: Path, listen: Listen, open_tcp: Open
-) -> None:
+async def test_each_end_tells_what_the_other_s_certificate_says(tmp_path: Path, listen: Listen, open_tcp: Open) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    for name in ("here", "there"):
-        issued = authority.issue_cert("127.0.0.1", common_name=name)
-        issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    there = authority.issue_cert("127.0.0.1", common_name="there")
+    here = certificate_for(
+        authority, "here", "loaders", DNSName("here.example"), UniformResourceIdentifier("spiffe://example/here")
+    )
+    there.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "there.pem"))
+    (tmp_path / "here.pem").write_bytes(here)
     ca = tmp_path / "ca.pem"
     listening = {"certificate": tmp_path / "there.pem", "client_ca": ca}
 
@@ -340,7 +354,9 @@ async def test_each_end_tells_the_name_in_the_other_s_certificate(
         listening, {"tls": True, "ca": ca, "certificate": tmp_path / "here.pem"}, listen, open_tcp
     )
 
-    assert (near.peer_name, far.peer_name) == ("there", "here")
+    assert near.certificate.common_name == "there"
+    assert far.certificate == Certificate("here", ("loaders",), ("spiffe://example/here",), ("here.example",))
+    assert near.shown == far.shown == der_of(there)
 
 
 async def test_who_shows_no_certificate_has_no_name(certificates: Files, listen: Listen, open_tcp: Open) -> None:
@@ -348,4 +364,4 @@ async def test_who_shows_no_certificate_has_no_name(certificates: Files, listen:
 
     _, far = await exchange(listening, {"tls": True, "ca": certificates["ca"]}, listen, open_tcp)
 
-    assert far.peer_name == ""
+    assert far.certificate == Certificate()

@@ -8,7 +8,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from gapless.errors import ConfigurationError
-from gapless_transport.tls import dialing_context, listening_context
+from gapless.spi import Certificate
+from gapless_transport.tls import certificate_of, dialing_context, listening_context
 
 
 def test_only_tls_13_is_spoken(certificates: Mapping[str, Path]) -> None:
@@ -70,3 +71,37 @@ def test_an_encrypted_key_is_refused_without_asking_at_the_terminal(
 
     with pytest.raises(ConfigurationError, match="encrypted"):
         listening_context(certificates["certificate"], encrypted, None)
+
+
+def told_of(*subject: tuple[str, str], others: tuple[tuple[str, str], ...] = ()) -> dict[str, object]:
+    """What Python tells of a verified certificate."""
+    return {"subject": tuple((pair,) for pair in subject), "subjectAltName": others, "version": 3}
+
+
+def test_what_a_certificate_says() -> None:
+    subject = (("organizationalUnitName", "loaders"), ("commonName", "desk"), ("organizationalUnitName", "night"))
+    others = (
+        ("DNS", "desk.example"),
+        ("URI", "spiffe://example/desk"),
+        ("IP Address", "10.0.0.1"),
+        ("DNS", "b.example"),
+    )
+
+    certificate = certificate_of(told_of(*subject, others=others))
+
+    assert certificate == Certificate(
+        common_name="desk",
+        units=("loaders", "night"),
+        uris=("spiffe://example/desk",),
+        dns_names=("desk.example", "b.example"),
+    )
+
+
+@pytest.mark.parametrize("told", [None, {}], ids=["without TLS", "not verified"])
+def test_what_was_not_verified_says_nothing(told: dict[str, object] | None) -> None:
+    assert certificate_of(told) == Certificate()
+
+
+def test_of_several_common_names_none_counts() -> None:
+    """Else somebody who may choose one of them could be whoever comes first."""
+    assert certificate_of(told_of(("commonName", "desk"), ("commonName", "admin"))).common_name == ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gapless.core.wire.codec import session_of
-from gapless.spi import Link, LinkHandler
+from gapless.spi import Certificate, Link, LinkHandler
 from unit.gapless.client.fake_broker import FakeBroker
 
 T = TypeVar("T")
@@ -17,7 +17,8 @@ class FakeLink:
     """The client's end of a link."""
 
     peer = "fake"
-    peer_name = ""
+    certificate = Certificate()
+    shown = b""
     secure = True
     pending = 0
 

@@ -15,7 +15,7 @@ from gapless.core.network.links import GREETING_TIME, LinkPhase
 from gapless.core.network.peers import STRANGERS_MAX, BrokerLinks
 from gapless.node.links import NodeLinks
 from gapless.node.machine import Machine
-from gapless.spi import Link, LinkHandler, Transport
+from gapless.spi import Certificate, Link, LinkHandler, Transport
 from links import FakeLink
 
 ROLES = {"a": frozenset({"phb"}), "b": frozenset({"shb"})}
@@ -276,7 +276,7 @@ async def test_a_certificate_s_name_reaches_the_core(rig: Rig) -> None:
     rig.a.dial("b")
     await rig.settle()
     link = FakeLink()
-    link.peer_name = "b"
+    link.certificate = Certificate("b")
 
     link.handler = rig.transport.dialed[0][1](link)
 

@@ -24,12 +24,22 @@ class Rig:
         self.alarms: list[Alarm] = []
         self.failures: list[BaseException] = []
         self.closed = 0
+        self.looks_elsewhere = 0
         self.upkeep = Upkeep(
-            self.volume, 1000, self._on_space, self.alarms.append, self.failures.append, lambda: self.closed
+            self.volume,
+            1000,
+            self._on_space,
+            self.alarms.append,
+            self.failures.append,
+            lambda: self.closed,
+            self._look_elsewhere,
         )
 
     def _on_space(self, *, low: bool) -> None:
         self.space.append(low)
+
+    def _look_elsewhere(self) -> None:
+        self.looks_elsewhere += 1
 
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
@@ -62,6 +72,12 @@ async def test_a_volume_that_knows_no_disk_is_never_low(rig: Rig) -> None:
     await rig.look(3)
 
     assert rig.space == []
+
+
+async def test_each_look_goes_elsewhere_too(rig: Rig) -> None:
+    await rig.look(3)
+
+    assert rig.looks_elsewhere == 3
 
 
 async def test_much_is_given_back_at_once_and_little_is_not(rig: Rig) -> None:

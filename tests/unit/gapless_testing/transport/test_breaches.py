@@ -8,6 +8,7 @@ from conformance import broken_transports as broken
 from conformance.broken_transports import Breach, covers
 from conformance.transports import TcpHarness
 from gapless.core.wire.framing import FrameDecoder
+from gapless_testing.transport.certificates import CertificateTests
 from gapless_testing.transport.closing import CloseTests
 from gapless_testing.transport.flow import FlowTests, UrgentTests
 from gapless_testing.transport.frames import FrameTests, LimitTests
@@ -22,6 +23,7 @@ from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink
 from gapless_transport.tcp import TcpTransport
 from gapless_transport.tcp_listener import TcpListener
+from gapless_transport.tls_files import TlsFiles
 
 BREACHES = [
     Breach(MemoryLink, "close", broken.close_at_once, CloseTests.test_closing_sends_what_is_pending),
@@ -291,6 +293,54 @@ BREACHES = [
         TcpHarness,
         says="was collected, although nobody closed it",
     ),
+    Breach(
+        BaseLink,
+        "begin",
+        broken.begin_and_learn_later,
+        CertificateTests.test_what_links_say_of_certificates,
+        broken.tls_harness,
+        says="has changed since its `accept`",
+    ),
+    Breach(
+        TcpListener,
+        "_welcome",
+        broken.welcome_without_a_word,
+        CertificateTests.test_what_links_say_of_certificates,
+        broken.tls_harness,
+        says="do not name the same certificate",
+    ),
+    Breach(
+        BaseLink,
+        "begin",
+        broken.begin_with_a_certificate,
+        CertificateTests.test_what_links_say_of_certificates,
+        TcpHarness,
+        says="a link without TLS has a certificate",
+    ),
+    Breach(
+        TcpTransport,
+        "troubles",
+        broken.troubles_twice,
+        CertificateTests.test_troubles_are_told_apart,
+        broken.tls_harness,
+        says="2 troubles at a time are",
+    ),
+    Breach(
+        TcpTransport,
+        "troubles",
+        broken.no_troubles,
+        CertificateTests.test_files_that_cannot_be_used_disturb_nobody,
+        broken.tls_harness,
+        says="files were spoilt, and it told nobody within",
+    ),
+    Breach(
+        TlsFiles,
+        "look",
+        broken.look_and_despair,
+        CertificateTests.test_files_that_cannot_be_used_disturb_nobody,
+        broken.tls_harness,
+        seconds=broken.CLOSING,
+    ),
     Breach(MemoryTransport, "dial", broken.dial_the_first, ListenTests.test_the_address_is_the_one_to_dial),
     Breach(memory_link, "_whole", broken.whole_blank, ListenTests.test_many_links),
     Breach(MemoryListener, "close", broken.close_nothing, ListenTests.test_closing_a_listener_keeps_its_links),
@@ -430,4 +480,5 @@ def test_every_test_can_fail() -> None:
         ListenTests,
         ByteTests,
         StrangerTests,
+        CertificateTests,
     )

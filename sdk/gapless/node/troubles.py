@@ -1,0 +1,42 @@
+"""What transports find wrong reaches the operator as alarms, and that it is over, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gapless import loggers
+from gapless.spi import TellsTroubles
+
+if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm, AlarmCode
+
+log = loggers.logger("gapless.node")
+
+
+class Troubles:
+    """What there was at the last look. Alarms of a node's machines end with them: each has troubles of its own."""
+
+    def __init__(self, transports: Iterable[object], on_alarm: Callable[[Alarm], None]) -> None:
+        """Those of `transports` are asked that have something to tell."""
+        self._transports = [transport for transport in transports if isinstance(transport, TellsTroubles)]
+        self._on_alarm = on_alarm
+        self._told: dict[tuple[AlarmCode, str], Alarm] = {}
+
+    def look(self) -> None:
+        """Asks now, and tells what has changed. A transport that cannot answer is not asked again."""
+        found: dict[tuple[AlarmCode, str], Alarm] = {}
+        for transport in list(self._transports):
+            try:
+                found.update({(alarm.code, alarm.about): alarm for alarm in transport.troubles()})
+            except Exception:
+                log.exception("a transport cannot tell what is wrong with it, and is not asked any more")
+                self._transports.remove(transport)
+        told, self._told = self._told, found
+        for key, alarm in found.items():
+            if told.get(key) != alarm:
+                self._on_alarm(alarm)
+        for key in told.keys() - found.keys():
+            self._on_alarm(replace(told[key], text=f"it is over that {told[key].text}", over=True))
