@@ -321,6 +321,11 @@ def make_receptions(
     return [*receptions, Reception([Anonymous()], is_local=True)]
 
 
+def secret_of(loaded: Loaded, identity: NodeIdentity) -> bytes:
+    """The secret that authenticators have: of the network, so that all its nodes answer alike, or else of the volume."""
+    return (b"" if loaded.roaming is None else loaded.roaming.secret) or identity.secret
+
+
 def users_elsewhere(config: NodeConfig) -> str:
     """Why users of the volume do not count; "" if they do."""
     for section in config.auth:
@@ -351,7 +356,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     machine = Machine(
         broker,
         config.limits.of_sessions,
-        make_receptions(loaded, rows, identity.secret, shell.clock),
+        make_receptions(loaded, rows, secret_of(loaded, identity), shell.clock),
         Users(rows, users_elsewhere(config), min(STATUS_PART_BYTES, config.limits.max_frame_bytes // 2)),
         loaded.authorizer,
         router,
