@@ -322,7 +322,7 @@ def make_receptions(
 
 
 def secret_of(loaded: Loaded, identity: NodeIdentity) -> bytes:
-    """The secret that authenticators have: of the network, so that all its nodes answer alike, or else of the volume."""
+    """The secret that authenticators have: of the network, so that all nodes answer alike, or else of the volume."""
     return (b"" if loaded.roaming is None else loaded.roaming.secret) or identity.secret
 
 

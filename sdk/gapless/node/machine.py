@@ -37,6 +37,7 @@ from gapless.core.ports import (
     PeerInfo,
     Read,
     ReadResult,
+    RequestHandler,
     Role,
     SessionEnded,
     Set,
@@ -190,7 +191,7 @@ class Machine:
         self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
-        requests = {
+        requests: dict[type, RequestHandler] = {
             **self._dispatch.requests,
             **dict.fromkeys(inquired, self._inquiries.on_request),
             **dict.fromkeys(USER_REQUESTS, self._on_user_request),
