@@ -84,6 +84,7 @@ class Scram:
 
     mechanism = "scram"
     trusted = True
+    needs_certificate = False
 
     def __init__(self, rows: Mapping[str, bytes], secret: bytes, failures: Failures | None) -> None:
         """`failures`: None if answers are never delayed."""
@@ -203,6 +204,11 @@ class Failures:
         self._hosts: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """For each how often, and when last; the last one is the one that failed last."""
         self._users: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    @property
+    def remembered(self) -> int:
+        """Of how many hosts and users together it remembers something."""
+        return len(self._hosts) + len(self._users)
 
     def wait(self, host: str, user: str) -> int:
         """Returns for how many nanoseconds the next answer is delayed."""
