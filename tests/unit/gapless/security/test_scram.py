@@ -365,7 +365,7 @@ def test_a_broker_that_does_not_know_the_password_is_found_out(world: World) -> 
         lambda salted: salted.replace(b"i=15000", b"i=4095"),
         lambda salted: salted.replace(b"i=15000", b"i=1000001"),
         lambda salted: salted.replace(b"i=15000", b"i=" + b"9" * 400),
-        lambda salted: b"e=other-error",
+        lambda _: b"e=other-error",
         lambda salted: salted + b"," * MESSAGE_BYTES_MAX,
     ],
     ids=["nonce", "no hashing", "little hashing", "much hashing", "for ever", "error", "long"],
