@@ -303,7 +303,7 @@ class _Walk:
 
     def step(self) -> bool:
         """The client says its next message. Returns whether it has another one to say."""
-        if self.judged is not None or not self._says:
+        if self._is_over:
             return False
         said = self._says.pop(0)
         try:
@@ -324,7 +324,11 @@ class _Walk:
             self.waits.append(judged.wait)
             judged = judged.then
         self._take(judged)
-        return self.judged is None and bool(self._says)
+        return not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return self.judged is not None or not self._says
 
     def _take(self, judged: object) -> None:
         if isinstance(judged, bytes):
@@ -334,7 +338,7 @@ class _Walk:
             self._challenge = judged
         elif isinstance(judged, (Admission, Refusal)):
             self.judged = judged
-            problem = name_problem(judged.principal.name) if isinstance(judged, Admission) else ""
+            problem = "" if isinstance(judged, Refusal) else name_problem(judged.principal.name)
             if problem:
                 raise AuthError(f"the name of a principal {problem}")
         else:
