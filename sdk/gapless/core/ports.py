@@ -698,20 +698,6 @@ Judgement: TypeAlias = Admission | Refusal | Later | bytes
 """Bytes are a challenge, which the client is to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What the certificate of the other end says of it. All is empty without one, and of one that was not verified."""
-
-    common_name: str = ""
-    """The subject's common name; "" if it has several: none of them may count more than the others."""
-    units: tuple[str, ...] = ()
-    """The subject's organizational units, in the certificate's order."""
-    uris: tuple[str, ...] = ()
-    """The URIs among its alternative names."""
-    dns_names: tuple[str, ...] = ()
-    """The DNS names among its alternative names."""
-
-
 class Authentication(Protocol):
     """A client proves who it is, on one link, in as many messages as that takes (SCRAM: three). Never blocks."""
 
