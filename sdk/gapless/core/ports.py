@@ -712,6 +712,8 @@ class Authenticator(Protocol):
     """What the Hello of a client names that wants to be asked by this one; "": it needs nothing of the client."""
     trusted: bool
     """Whether it really checks something, so that a listener beyond loopback may rely on it."""
+    needs_certificate: bool
+    """Whether it is of no use at a listener that does not ask clients for certificates."""
 
     def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         """A client that calls itself so has connected. Never blocks.

@@ -10,6 +10,7 @@ import pytest
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.core.ports import Authentication, PeerInfo
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import (
     check_exposure,
@@ -33,13 +34,13 @@ WALL = 1_700_000_000_000
 class Guard:
     """An authenticator that is trusted, or not."""
 
+    mechanism = ""
+    needs_certificate = False
+
     def __init__(self, *, trusted: bool) -> None:
         self.trusted = trusted
 
-    def begin(self, client_id: str, peer: str) -> Guard:
-        return self
-
-    def answer(self, credentials: bytes) -> None:
+    def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         return None
 
 
@@ -52,20 +53,48 @@ class TlsTransport(FakeTransport):
 @pytest.mark.parametrize("address", ["0.0.0.0:7400", "192.168.1.4:7400", "broker.example:7400", ":7400", "[::]:1"])
 def test_an_address_beyond_loopback_needs_tls_and_authentication(address: str) -> None:
     plain, encrypted = FakeTransport(), TlsTransport()
-    nobody, guard = Guard(trusted=False), Guard(trusted=True)
+    nobody, guard = [Guard(trusted=False)], [Guard(trusted=True)]
+    either = [Guard(trusted=True), Guard(trusted=False)]
 
-    with pytest.raises(ConfigurationError, match=r"needs TLS .* and an authenticator"):
+    with pytest.raises(ConfigurationError, match=r"needs TLS .* and authenticators that check"):
         check_exposure(address, plain, nobody, insecure=False)
     with pytest.raises(ConfigurationError, match=r"needs TLS .*; to do without"):
         check_exposure(address, plain, guard, insecure=False)
-    with pytest.raises(ConfigurationError, match="needs an authenticator"):
-        check_exposure(address, encrypted, nobody, insecure=False)
+    for one_knows_nobody in (nobody, either):
+        with pytest.raises(ConfigurationError, match="needs authenticators that check something, all of them"):
+            check_exposure(address, encrypted, one_knows_nobody, insecure=False)
     check_exposure(address, encrypted, guard, insecure=False)
     check_exposure(address, plain, nobody, insecure=True)
 
 
+def test_an_authenticator_by_certificate_needs_a_listener_that_asks_for_them(installed: dict[Any, Any]) -> None:
+    by_certificate = Guard(trusted=True)
+    by_certificate.needs_certificate = True
+    installed["auth", "certificate"] = always(by_certificate)
+    sections: dict[str, Any] = {"auth": [{"plugin": "anonymous"}, {"plugin": "certificate"}], "listen": [{}]}
+
+    with pytest.raises(ConfigurationError, match=r"listen\.0: the authenticator 'certificate' needs .* client_ca"):
+        load_plugins(config(**sections))
+    load_plugins(config(**sections | {"listen": [{"auth": ["anonymous"]}]}))
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"auth": [{"plugin": "scram"}, {"plugin": "scram"}]}, "two [[auth]] with the plugin 'scram'"),
+        ({"listen": [{"auth": ["scram"]}]}, "there is no [[auth]] with the plugin 'scram'"),
+        ({"listen": [{"auth": []}]}, "nobody could connect here"),
+        ({"auth": []}, "auth: "),
+    ],
+)
+def test_authenticators_that_do_not_go_together(sections: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        config(**sections)
+    assert complaint in str(raised.value)
+
+
 def test_loopback_needs_nothing() -> None:
-    check_exposure("127.0.0.1:7400", FakeTransport(), Guard(trusted=False), insecure=False)
+    check_exposure("127.0.0.1:7400", FakeTransport(), [Guard(trusted=False)], insecure=False)
 
 
 def refuse(what: str) -> Any:
@@ -110,7 +139,7 @@ def config(**sections: Any) -> NodeConfig:
 def test_the_plugins_that_are_named_are_loaded(installed: Mapping[Any, Any]) -> None:
     loaded = load_plugins(config(node={"roles": ["phb"]}))
 
-    assert loaded.authenticator.trusted is False
+    assert list(loaded.open_auth) == ["anonymous"]
     assert [listen.address for listen, _ in loaded.listeners] == ["127.0.0.1:7400"]
     assert list(loaded.open_roles) == ["phb"]
 
@@ -118,7 +147,7 @@ def test_the_plugins_that_are_named_are_loaded(installed: Mapping[Any, Any]) -> 
 @pytest.mark.parametrize(
     ("sections", "complaint"),
     [
-        ({"auth": {"plugin": "ldap"}}, "gapless.toml: auth: no auth plugin is called 'ldap'"),
+        ({"auth": {"plugin": "ldap"}}, "gapless.toml: auth.0: no auth plugin is called 'ldap'"),
         ({"storage": {"plugin": "lmdb"}}, "gapless.toml: storage: no storage plugin is called 'lmdb'"),
         ({"routing": {"plugin": "x"}}, "gapless.toml: routing: no routing plugin is called 'x'"),
         ({"node": {"roles": ["bridge"]}}, "gapless.toml: node.roles: no role plugin is called 'bridge'"),
@@ -138,7 +167,7 @@ def test_what_is_wrong_names_the_file_and_the_key(
 
 def test_a_plugin_that_refuses_its_options_names_the_file_and_the_section(installed: dict[Any, Any]) -> None:
     installed["auth", "anonymous"] = refuse("no option 'x'")
-    with pytest.raises(ConfigurationError, match=r"^gapless\.toml: auth: no option 'x'"):
+    with pytest.raises(ConfigurationError, match=r"^gapless\.toml: auth\.0: no option 'x'"):
         load_plugins(config())
 
 
