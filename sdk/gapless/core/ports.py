@@ -729,7 +729,7 @@ class AuthContext:
     rows: Mapping[str, bytes]
     """The rows of the users of this node's volume, by their names, as they are now (`gapless.security.users`)."""
     secret: bytes
-    """A secret of the volume, the same in every process of this node."""
+    """A secret of the network, where it has one, or else of the volume: the same in every process of this node."""
     wall: Callable[[], int]
     """Milliseconds since 1970."""
     now: Callable[[], int]
