@@ -28,17 +28,8 @@ from typing import Any, Final, NoReturn
 from scramp import ScramClient as ClientSide
 from scramp import ScramException
 
-from gapless.core.ports import (
-    Admission,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Judgement,
-    Later,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication, Authenticator
+from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.complaints import host_of
 from gapless.core.server.users import UserRow, row_of, verifier_of
 from gapless.core.wire.messages import Verifier
