@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
-from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
+from gapless.core.client import OPEN_LINK, ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
 from gapless.core.client.consuming.subscription import SubscriptionCore
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
@@ -99,6 +99,7 @@ class World:
             instance=instance,
             attempts=Attempts("process"),
             random=Random(seed),
+            has_credentials=False,
             settings=self.settings,
         )
 
@@ -183,7 +184,7 @@ class World:
         else:
             self.links[dial.link] = dial.address
             self.at(dial.address).connect(dial.link)
-            self.core.on_link_up(dial.link, self.now)
+            self.core.on_link_up(dial.link, OPEN_LINK, self.now)
 
     def _hang_up(self, link: int) -> None:
         self.at(self.links.pop(link)).disconnect(link)
