@@ -90,7 +90,7 @@ WRONG_SETTINGS: dict[str, tuple[str, type[GaplessError], tuple[str, ...]]] = {
     "an unknown option of the authenticator": (
         "[auth]\nplugin = 'anonymous'\nfile = 'x'",
         ConfigurationError,
-        ("gapless.toml: auth: ", "'file'"),
+        ("gapless.toml: auth.0: ", "'file'"),
     ),
     "a value of a wrong type": ("[node]\nname = 7", ConfigurationError, ("gapless.toml: node.name: ", "not 7")),
     "a negative value": (
@@ -137,7 +137,7 @@ WRONG_SETTINGS: dict[str, tuple[str, type[GaplessError], tuple[str, ...]]] = {
     "an authenticator that is not installed": (
         "[auth]\nplugin = 'password'",
         PluginError,
-        ("gapless.toml: auth: ", "no auth plugin is called 'password'", "anonymous"),
+        ("gapless.toml: auth.0: ", "no auth plugin is called 'password'", "anonymous"),
     ),
     "an address without a port": (
         "[[listen]]\naddress = '127.0.0.1'",

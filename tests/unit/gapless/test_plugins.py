@@ -57,7 +57,7 @@ def open_auth(options):
 def test_a_plugin_of_another_distribution_is_found_by_kind_and_name(site: Site) -> None:
     site.install("acme-auth", {"gapless.auth": {"acme_ldap": "acme_ldap"}}, acme_ldap=GOOD)
 
-    made = load("auth", "acme_ldap")(options={"x": 1})
+    made = load("auth", "acme_ldap")(options={"x": 1}, context=None)
 
     assert made == ("made with", {"x": 1})
     assert "acme_ldap" in names("auth")
@@ -76,7 +76,7 @@ def test_one_name_may_be_used_in_two_kinds(site: Site) -> None:
     site.install("acme", points, acme_a=GOOD, acme_s=text)
 
     assert load("storage", "acme")(path="", identity=None, options={}, create=None) == "storage"
-    assert load("auth", "acme")(options=None) == ("made with", None)
+    assert load("auth", "acme")(options=None, context=None) == ("made with", None)
 
 
 def test_names_import_nothing(site: Site) -> None:
@@ -89,7 +89,7 @@ def test_only_the_plugin_that_was_asked_for_is_imported(site: Site) -> None:
     points = {"gapless.auth": {"acme_good": "acme_good", "acme_bad": "acme_bad"}}
     site.install("acme", points, acme_good=GOOD, acme_bad="raise RuntimeError('imported')")
 
-    assert load("auth", "acme_good")(options=1) == ("made with", 1)
+    assert load("auth", "acme_good")(options=1, context=None) == ("made with", 1)
 
 
 def test_an_unknown_kind_is_refused() -> None:
@@ -123,7 +123,7 @@ def test_one_plugin_that_is_found_twice_is_one_plugin(site: Site, monkeypatch: p
     site.install("acme", {"gapless.auth": {"acme_twice": "acme_twice"}}, acme_twice=GOOD)
     monkeypatch.setattr(sys, "path", [str(site.path), *sys.path])
 
-    assert load("auth", "acme_twice")(options=1) == ("made with", 1)
+    assert load("auth", "acme_twice")(options=1, context=None) == ("made with", 1)
 
 
 def test_a_missing_extra_is_named(site: Site) -> None:

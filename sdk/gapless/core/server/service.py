@@ -465,6 +465,7 @@ class Sessions:
         assert connection.postponed is not None
         _, verdict, wall_less_now = connection.postponed
         connection.postponed = None
+        connection.heard = now  # it had nothing to say meanwhile
         self._postponed -= 1
         self._tell_verdict(connection, verdict, now, wall_less_now + now // MILLISECOND)
 

@@ -10,6 +10,8 @@ import pytest
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.core.ports import Authentication, PeerInfo
+from gapless.core.server.reception import Reception
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import (
     check_exposure,
@@ -33,14 +35,17 @@ WALL = 1_700_000_000_000
 class Guard:
     """An authenticator that is trusted, or not."""
 
+    mechanism = ""
+
     def __init__(self, *, trusted: bool) -> None:
         self.trusted = trusted
 
-    def begin(self, client_id: str, peer: str) -> Guard:
-        return self
-
-    def answer(self, credentials: bytes) -> None:
+    def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         return None
+
+
+def reception(*guards: Guard) -> Reception:
+    return Reception(guards, is_local=False)
 
 
 class TlsTransport(FakeTransport):
@@ -52,20 +57,22 @@ class TlsTransport(FakeTransport):
 @pytest.mark.parametrize("address", ["0.0.0.0:7400", "192.168.1.4:7400", "broker.example:7400", ":7400", "[::]:1"])
 def test_an_address_beyond_loopback_needs_tls_and_authentication(address: str) -> None:
     plain, encrypted = FakeTransport(), TlsTransport()
-    nobody, guard = Guard(trusted=False), Guard(trusted=True)
+    nobody, guard = reception(Guard(trusted=False)), reception(Guard(trusted=True))
+    either = reception(Guard(trusted=True), Guard(trusted=False))
 
-    with pytest.raises(ConfigurationError, match=r"needs TLS .* and an authenticator"):
+    with pytest.raises(ConfigurationError, match=r"needs TLS .* and authenticators that check"):
         check_exposure(address, plain, nobody, insecure=False)
     with pytest.raises(ConfigurationError, match=r"needs TLS .*; to do without"):
         check_exposure(address, plain, guard, insecure=False)
-    with pytest.raises(ConfigurationError, match="needs an authenticator"):
-        check_exposure(address, encrypted, nobody, insecure=False)
+    for one_knows_nobody in (nobody, either):
+        with pytest.raises(ConfigurationError, match="needs authenticators that check something, all of them"):
+            check_exposure(address, encrypted, one_knows_nobody, insecure=False)
     check_exposure(address, encrypted, guard, insecure=False)
     check_exposure(address, plain, nobody, insecure=True)
 
 
 def test_loopback_needs_nothing() -> None:
-    check_exposure("127.0.0.1:7400", FakeTransport(), Guard(trusted=False), insecure=False)
+    check_exposure("127.0.0.1:7400", FakeTransport(), reception(Guard(trusted=False)), insecure=False)
 
 
 def refuse(what: str) -> Any:
@@ -110,7 +117,7 @@ def config(**sections: Any) -> NodeConfig:
 def test_the_plugins_that_are_named_are_loaded(installed: Mapping[Any, Any]) -> None:
     loaded = load_plugins(config(node={"roles": ["phb"]}))
 
-    assert loaded.authenticator.trusted is False
+    assert list(loaded.open_auth) == ["anonymous"]
     assert [listen.address for listen, _ in loaded.listeners] == ["127.0.0.1:7400"]
     assert list(loaded.open_roles) == ["phb"]
 
@@ -118,7 +125,7 @@ def test_the_plugins_that_are_named_are_loaded(installed: Mapping[Any, Any]) -> 
 @pytest.mark.parametrize(
     ("sections", "complaint"),
     [
-        ({"auth": {"plugin": "ldap"}}, "gapless.toml: auth: no auth plugin is called 'ldap'"),
+        ({"auth": {"plugin": "ldap"}}, "gapless.toml: auth.0: no auth plugin is called 'ldap'"),
         ({"storage": {"plugin": "lmdb"}}, "gapless.toml: storage: no storage plugin is called 'lmdb'"),
         ({"routing": {"plugin": "x"}}, "gapless.toml: routing: no routing plugin is called 'x'"),
         ({"node": {"roles": ["bridge"]}}, "gapless.toml: node.roles: no role plugin is called 'bridge'"),
@@ -138,7 +145,7 @@ def test_what_is_wrong_names_the_file_and_the_key(
 
 def test_a_plugin_that_refuses_its_options_names_the_file_and_the_section(installed: dict[Any, Any]) -> None:
     installed["auth", "anonymous"] = refuse("no option 'x'")
-    with pytest.raises(ConfigurationError, match=r"^gapless\.toml: auth: no option 'x'"):
+    with pytest.raises(ConfigurationError, match=r"^gapless\.toml: auth\.0: no option 'x'"):
         load_plugins(config())
 
 

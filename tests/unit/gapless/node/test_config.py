@@ -64,7 +64,7 @@ def test_the_defaults_are_one_broker_on_loopback_with_its_data_here() -> None:
     assert (config.node.name, config.node.network, config.node.roles) == ("broker", "", ("phb", "shb"))
     assert (config.storage.plugin, config.storage.path) == ("rocksdb", "./gapless-data")
     assert [(listen.transport, listen.address) for listen in config.listen] == [("tcp", "127.0.0.1:7400")]
-    assert (config.auth.plugin, config.routing.plugin) == ("anonymous", "local")
+    assert (config.auth[0].plugin, config.routing.plugin) == ("anonymous", "local")
     assert config.node.insecure is False
     links = min(SessionLimits().links, descriptors.for_connections())
     assert config.limits.of_sessions == replace(SessionLimits(), links=links)
@@ -79,7 +79,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert config.node.name == "desk"
     assert config.storage.options == {"compression": "zstd"}
     assert [listen.options for listen in config.listen] == [{}, {"frame_limit": 2048}]
-    assert config.auth.options == {"file": "secrets"}
+    assert config.auth[0].options == {"file": "secrets"}
     assert config.role("phb") == {"max_retain_seconds": 2}
     assert config.role("shb") == {}
     assert config.role("auditor") == {"level": 3}

@@ -41,12 +41,13 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.core.server import BrokerIdentity, SessionLimits
+from gapless.core.server.reception import Reception
 from gapless.errors import ConfigurationError
 from gapless.node import logs as node_logs
-from gapless.node.auth import Anonymous
 from gapless.node.machine import Machine
 from gapless.node.shell import AsyncShell
 from gapless.plugins import hookimpl
+from gapless.security.anonymous import Anonymous
 from gapless.spi import LogPlugin, Logs
 from nodes import LogRole, StraightRouter
 from volumes import FakeVolume
@@ -159,7 +160,14 @@ class Rig:
             router = cast("Router", StraightRouter())
             limits = SessionLimits()
             machine = Machine(
-                identity, limits, Anonymous(), AllowAll(), router, self.roles, cast("Any", FakeVolume()), shell
+                identity,
+                limits,
+                [Reception([Anonymous()], is_local=True)],
+                AllowAll(),
+                router,
+                self.roles,
+                cast("Any", FakeVolume()),
+                shell,
             )
             machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
             return machine

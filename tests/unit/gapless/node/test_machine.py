@@ -28,6 +28,7 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
+from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import (
     AskStatus,
@@ -41,9 +42,9 @@ from gapless.core.wire.messages import (
     Unsubscribe,
 )
 from gapless.errors import ConfigurationError
-from gapless.node.auth import Anonymous
 from gapless.node.gauges import FACTS, SESSIONS
 from gapless.node.machine import ROUNDS_MAX, Cookie, Machine, Network
+from gapless.security.anonymous import Anonymous
 from links import FakeLink
 from nodes import LAST, PUBEND, STREAM, TOLD, LogRole, StraightRouter
 from volumes import FakeVolume
@@ -88,7 +89,14 @@ class Rig:
         router = cast("Router", self.router)
         self.notes: list[str] = []
         self.machine = Machine(
-            identity, limits or SessionLimits(), Anonymous(), AllowAll(), router, everyone, self.volume, self
+            identity,
+            limits or SessionLimits(),
+            [Reception([Anonymous()], is_local=True)],
+            AllowAll(),
+            router,
+            everyone,
+            self.volume,
+            self,
         )
         self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
         self.turn()
@@ -167,7 +175,7 @@ class Rig:
     def connect(self, link: int, *, publisher: bool = True) -> FakeLink:
         """A client; `link` is the number that the machine gives it."""
         client = self.links[link] = FakeLink()
-        client.handler = self.machine.accept(client)
+        client.handler = self.machine.accept(client, WITHIN)
         client.say(hello(instance=str(link)))
         self.machine.turn()
         client.hear()
@@ -475,7 +483,7 @@ def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: 
     rig.turn()
     assert rig.role.calls == [("deadline", (NOW + 60, WALL + 1))]
 
-    rig.machine.accept(FakeLink())
+    rig.machine.accept(FakeLink(), WITHIN)
     rig.turn()
     assert rig.due == NOW + 60 + 5 * 10**9
 
@@ -499,7 +507,7 @@ async def test_closing_ends_every_session(rig: Rig) -> None:
 
 
 async def test_the_last_link_that_closes_is_told(rig: Rig) -> None:
-    owners = [rig.machine.accept(FakeLink()) for _ in range(2)]
+    owners = [rig.machine.accept(FakeLink(), WITHIN) for _ in range(2)]
 
     owners[0].on_closed("")
     assert "no links" not in rig.calls
@@ -508,7 +516,7 @@ async def test_the_last_link_that_closes_is_told(rig: Rig) -> None:
 
 
 async def test_who_abandons_it_gets_the_links(rig: Rig) -> None:
-    owner = rig.machine.accept(FakeLink())
+    owner = rig.machine.accept(FakeLink(), WITHIN)
 
     assert list(rig.machine.abandon().values()) == [owner]
     assert not rig.machine.alive

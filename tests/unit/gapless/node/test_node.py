@@ -25,10 +25,10 @@ from gapless.errors import (
     VolumeLockedError,
 )
 from gapless.node import node as node_module
-from gapless.node.auth import Anonymous
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.gauges import SERVING, SESSIONS
 from gapless.node.node import CRASHES_MAX, SWITCH_INTERVAL, YOUNG_OBJECTS, Node, serve
+from gapless.security.anonymous import Anonymous
 from links import FakeLink, FakeListener, FakeTransport
 from nodes import LAST, STREAM, LogRole, StraightRouter
 from volumes import FakeVolume

@@ -18,13 +18,14 @@ from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.server import BrokerIdentity, SessionLimits
+from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node import upkeep
-from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import Machine
 from gapless.node.shell import SYNC_SECONDS, SYNCS, AsyncShell
+from gapless.security.anonymous import Anonymous
 from links import FakeLink
 from nodes import STREAM, LogRole, StraightRouter
 from unit.gapless.client.conftest import until
@@ -49,7 +50,16 @@ class Rig:
         router = cast("Router", self.router)
 
         def make(shell: AsyncShell) -> Machine:
-            machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role], self.volume, shell)
+            machine = Machine(
+                identity,
+                limits,
+                [Reception([Anonymous()], is_local=True)],
+                AllowAll(),
+                router,
+                [self.role],
+                self.volume,
+                shell,
+            )
             machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))
             return machine
 
@@ -82,7 +92,7 @@ class Rig:
 
     async def connect(self, instance: str = "one") -> FakeLink:
         link = FakeLink()
-        link.handler = self.shell.accept(link)
+        link.handler = self.shell.accept(link, WITHIN)
         link.say(hello(instance=instance))
         await self.settle()
         assert kinds(link.hear()) == ["Welcome"]

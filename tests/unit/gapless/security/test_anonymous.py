@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.ports import Admission
+from gapless.core.principals import Principal
 from gapless.errors import ConfigurationError
+from gapless.node.assembly import UNOPENED
 from gapless.plugins import load
 
 
 def test_hook_open_auth() -> None:
-    authenticator = load("auth", "anonymous")(options={})
+    authenticator = load("auth", "anonymous")(options={}, context=UNOPENED)
 
-    principal = authenticator.begin("desk-7", "127.0.0.1:1").answer(b"")
+    judged = authenticator.begin("desk-7", None).answer(b"")
 
-    assert principal.name == "anonymous"
-    assert authenticator.trusted is False
+    assert judged == Admission(Principal("anonymous"), None)
+    assert (authenticator.mechanism, authenticator.trusted) == ("", False)
 
 
 def test_it_has_no_options() -> None:
     with pytest.raises(ConfigurationError, match="'anonymous' has no option 'file'"):
-        load("auth", "anonymous")(options={"file": "secrets"})
+        load("auth", "anonymous")(options={"file": "secrets"}, context=UNOPENED)

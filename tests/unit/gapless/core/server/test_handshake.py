@@ -16,16 +16,23 @@ from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
     PROTOCOL,
     Challenge,
+    Closing,
     Code,
+    Heartbeat,
     Hello,
     ListPubends,
     OpenPublisher,
     Proof,
     Publish,
+    Renew,
+    Renewed,
+    Waiting,
     Welcome,
 )
 from wire import Wire, columns, hello
 
+SECOND = 1_000_000_000
+WALL = 1_700_000_000_000
 NOTHING_TO_SHOW = "the broker asks who this is, and there are no credentials to tell it"
 
 
@@ -110,7 +117,7 @@ def test_a_client_may_be_asked_more_than_once_who_it_is(broker: Any) -> None:
     assert [credentials for _, credentials, _ in broker.guard.asked] == [b"more", b"more", b"ada"]
     assert broker.outputs[client.link].limit == SessionLimits().frame_bytes
     client.say(ListPubends(1))
-    assert [session.principal for session, _ in broker.requests] == ["ada"]
+    assert [session.principal.name for session, _ in broker.requests] == ["ada"]
 
 
 class Password(NoCredentials):
@@ -246,3 +253,132 @@ def test_random_bytes_never_get_in(broker: Any) -> None:
 
         assert [type(answer).__name__ for answer in answers] in (["HelloRefused"], ["Welcome"])
         assert broker.sessions.count <= broker.links
+
+
+def test_a_verdict_may_have_to_wait_and_nobody_else_waits(broker: Any) -> None:
+    """The time is in no limit of the handshake, and the client is told of it."""
+    broker.guard.wait = 30 * SECOND
+    client = broker.link()
+    assert client.say(hello(credentials=b"ada")) == [Waiting(30_000)]
+    broker.guard.wait = 0
+    other = broker.client("another")
+
+    for _ in range(29):
+        assert broker.sessions.count == 1
+        other.say(Heartbeat())
+        outputs = broker.wait(1)
+
+    other.say(Heartbeat())
+    outputs = broker.wait(1)
+    [welcome] = client.wire.hear(outputs.get(client.link))
+    assert isinstance(welcome, Welcome)
+    assert broker.sessions.count == 2
+
+
+@pytest.mark.parametrize(("credentials", "code"), [(b"bad", Code.UNAUTHORIZED), (b"more", None)])
+def test_a_refusal_or_a_challenge_may_have_to_wait(broker: Any, credentials: bytes, code: Code | None) -> None:
+    broker.guard.wait = 2 * SECOND
+    client = broker.link()
+    client.say(hello(credentials=credentials))
+
+    heard = client.wire.hear(broker.wait(2).get(client.link))
+
+    assert [getattr(message, "code", None) for message in heard] == [code]
+    if code is None:
+        assert broker.wait(4) == {}
+        assert client.wire.hear(broker.wait(2).get(client.link))[0].code is Code.RETRY  # no Proof in time
+
+
+def test_who_says_more_before_the_answer_is_refused(broker: Any) -> None:
+    broker.guard.wait = 2 * SECOND
+    client = broker.link()
+    client.say(hello(credentials=b"more"))
+
+    [refused] = client.say(Proof(b"ada"))
+
+    assert refused.code is Code.PROTOCOL_VERSION
+    assert broker.wait(3) == {}
+
+
+def test_so_many_wait_and_the_others_are_to_try_again(make_broker: Any) -> None:
+    broker = make_broker(SessionLimits(postponed=2))
+    broker.guard.wait = 10 * SECOND
+    clients = [broker.link() for _ in range(4)]
+    clients[0].say(hello(credentials=b"bad", instance="1"))
+    clients[1].say(hello(credentials=b"bad", instance="2"))
+
+    [refused] = clients[2].say(hello(credentials=b"bad", instance="3"))
+
+    assert refused.code is Code.RETRY
+    broker.sessions.on_link_closed(clients[0].link)
+    assert clients[3].say(hello(credentials=b"bad", instance="4")) == [Waiting(10_000)]
+
+
+def test_a_session_ends_when_its_credentials_do(broker: Any) -> None:
+    broker.guard.until = WALL + 60_000
+    client = broker.link()
+    [welcome] = client.say(hello(credentials=b"ada"))
+    assert welcome.expires_ms == 60_000
+
+    heard = []
+    for _ in range(60):
+        client.say(Heartbeat())
+        assert broker.sessions.count == 1
+        heard = client.wire.hear(broker.wait(1).get(client.link))
+
+    assert heard == [Closing("its credentials have expired")]
+    assert broker.sessions.count == 0
+
+
+@pytest.mark.parametrize("until", [WALL + 90_000, None])
+def test_a_client_may_renew_its_credentials_in_time(broker: Any, until: int | None) -> None:
+    broker.guard.until = WALL + 30_000
+    client = broker.link()
+    client.say(hello(credentials=b"ada"))
+    broker.guard.until = until
+
+    assert client.say(Renew(7, "", b"ada")) == [Renewed(7, 90_000 if until else 0)]
+
+    for _ in range(80):
+        client.say(Heartbeat())
+        broker.wait(1)
+    assert broker.sessions.count == 1
+    for _ in range(20):
+        client.say(Heartbeat())
+        broker.wait(1)
+    assert broker.sessions.count == (0 if until else 1)
+
+
+@pytest.mark.parametrize("credentials", [b"bob", b"bad", b"more", b"x" * 4097])
+def test_other_credentials_renew_nothing(broker: Any, credentials: bytes) -> None:
+    broker.guard.until = WALL + 30_000
+    client = broker.link()
+    client.say(hello(credentials=b"ada"))
+
+    [failed] = client.say(Renew(7, "", credentials))
+
+    assert (failed.request, failed.code) == (7, Code.UNAUTHORIZED)
+    for _ in range(30):
+        client.say(Heartbeat())
+        broker.wait(1)
+    assert broker.sessions.count == 0
+
+
+def test_credentials_that_have_expired_let_nobody_in(broker: Any) -> None:
+    broker.guard.until = WALL
+    [refused] = broker.link().say(hello(credentials=b"ada"))
+    assert refused.reason == "the credentials are not valid here"
+
+
+def test_all_sessions_of_a_principal_are_ended_and_told_why(broker: Any) -> None:
+    ada = [broker.link() for _ in range(2)]
+    bob = broker.link()
+    for number, client in enumerate(ada):
+        client.say(hello(credentials=b"ada", instance=f"a{number}"))
+    bob.say(hello(credentials=b"bob", instance="b"))
+
+    broker.sessions.end_sessions_of("ada", "user 'ada' was removed")
+
+    outputs = broker.take()
+    assert [client.wire.hear(outputs.get(client.link)) for client in ada] == [[Closing("user 'ada' was removed")]] * 2
+    assert broker.sessions.count == 1

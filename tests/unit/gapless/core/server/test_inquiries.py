@@ -53,7 +53,7 @@ class Node:
     def __init__(self, net: Net, name: str, authorizer: Authorizer) -> None:
         self.name = name
         self.net = net
-        self.heard: list[tuple[str, Any]] = []
+        self.heard: list[tuple[Principal, Any]] = []
         """Whom a role was asked for, and what."""
         self.counts: dict[str, str] = {}
         """The SHBs that its pubend counts, by the name of their node."""
@@ -276,8 +276,8 @@ class Rules:
     def __init__(self, *allowed: str) -> None:
         self._allowed = allowed
 
-    def refusal(self, principal: str, action: Action, resource: str) -> str:
-        return "" if principal in self._allowed else f"{principal} may not {action.value} {resource}"
+    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+        return "" if principal.name in self._allowed else f"{principal} may not {action.value} {resource}"
 
 
 def test_each_node_judges_by_its_own_rules_who_asks() -> None:
@@ -294,7 +294,7 @@ def test_each_node_judges_by_its_own_rules_who_asks() -> None:
     assert retired.missing == (MissingAnswer("phb2", "alice may not retire shb@1"),)
     assert net.nodes["phb2"].heard == []
     assert net.nodes["phb2"].counts == {"shb": "shb@1"}
-    assert net.nodes["phb1"].heard[0][0] == "alice"
+    assert net.nodes["phb1"].heard[0][0] == Principal("alice")
 
 
 def test_who_may_nowhere_is_refused() -> None:

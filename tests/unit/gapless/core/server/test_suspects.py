@@ -83,7 +83,7 @@ def test_an_authenticator_that_fails_lets_nobody_in_and_ends_nothing_else(
     broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = broker.client("here before")
-    monkeypatch.setattr(broker.sessions, "_authenticator", None)
+    monkeypatch.setattr(broker.guard, "begin", None)
     link = broker.link()
 
     [refused] = link.say(hello())
@@ -92,7 +92,7 @@ def test_an_authenticator_that_fails_lets_nobody_in_and_ends_nothing_else(
     assert refused.code is Code.RETRY
     assert link.closed is not None
     [alarm] = broker.alarms
-    assert "failed to judge its Hello: AttributeError" in alarm.text
+    assert "failed to judge its Hello: TypeError" in alarm.text
     assert kinds(client.say(Heartbeat())) == []
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from gapless.core.network.facts import Ending, Outcome, Pub, RanTwice, Submit, Verdict
 from gapless.core.ports import Action, Write
+from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.spi import StorageCapabilities
 from gapless_phb.core.publishers import handler as publish_handler
@@ -213,7 +214,7 @@ class TestPublishing:
         class Rules:
             asks = True
 
-            def refusal(self, principal: str, action: Action, resource: str) -> str:
+            def refusal(self, principal: Principal, action: Action, resource: str) -> str:
                 asked.append((principal, action, resource))
                 return "not you" if len(asked) == 1 else ""
 
@@ -230,7 +231,7 @@ class TestPublishing:
         assert harness.unsynced == []
         publisher.send()
         assert outcome(harness.sync()).verdict is Verdict.OK
-        assert asked == [("anonymous", Action.PUBLISH, "topic")] * 2
+        assert asked == [(Principal("anonymous"), Action.PUBLISH, "topic")] * 2
 
     def test_an_invalid_batch_is_refused_for_good_and_leaves_no_trace(self) -> None:
         harness, publisher = ready()

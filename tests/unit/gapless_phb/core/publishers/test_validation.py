@@ -7,6 +7,7 @@ from struct import pack
 import pytest
 
 from gapless.core.ports import Action, AllowAll
+from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.errors import AuthorizationError, InvalidTopicError
@@ -28,13 +29,16 @@ def raw(*events: bytes, lengths: list[int] | None = None, bodies: list[int] | No
     return EventColumns(len(wholes), pack(f"<{len(pairs)}I", *pairs), b"".join(events))
 
 
+ADA = Principal("ada")
+
+
 def check(*topics: str) -> BatchCheck:
     return BatchCheck(topics or ("#",), frozenset({"of.a.log"}), 1000, AllowAll())
 
 
 def test_a_good_batch_knows_its_topics() -> None:
     good = columns([b"a", b"bc"], topic="x.y")
-    check().check(good, "ada")
+    check().check(good, ADA)
 
     assert (good.topics, good.named, good.has_extras) == ("x.y", {"x.y"}, False)
 
@@ -56,7 +60,7 @@ def test_a_good_batch_knows_its_topics() -> None:
 )
 def test_a_malformed_batch_is_refused(bad: EventColumns, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check().check(bad, "ada")
+        check().check(bad, ADA)
 
 
 def test_events_that_are_whole_only_together_are_refused() -> None:
@@ -65,13 +69,13 @@ def test_events_that_are_whole_only_together_are_refused() -> None:
     cut = [len(first) + 1, len(second) - 1]
 
     with pytest.raises(ValueError, match="malformed"):
-        check().check(raw(first, second, lengths=cut), "ada")
+        check().check(raw(first, second, lengths=cut), ADA)
 
 
 @pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256])
 def test_a_topic_that_is_none_is_refused(topic: str) -> None:
     with pytest.raises(InvalidTopicError):
-        check().check(columns([b"x"], topic=topic), "ada")
+        check().check(columns([b"x"], topic=topic), ADA)
 
 
 class Rules:
@@ -79,8 +83,8 @@ class Rules:
 
     asks = True
 
-    def refusal(self, principal: str, action: Action, resource: str) -> str:
-        allowed = (principal, action, resource) == ("ada", Action.PUBLISH, "flights")
+    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+        allowed = (principal, action, resource) == (ADA, Action.PUBLISH, "flights")
         return "" if allowed else f"{principal} may not {action.value} to {resource}"
 
 
@@ -89,8 +93,8 @@ def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
     one = BatchCheck(("#",), frozenset(), 1000, Rules())
     flights, trains = event("flights"), event("trains")
 
-    one.check(raw(flights, flights), "ada")
-    for who, events in (("bob", [flights]), ("ada", [flights, trains])):
+    one.check(raw(flights, flights), ADA)
+    for who, events in ((Principal("bob"), [flights]), (ADA, [flights, trains])):
         with pytest.raises(AuthorizationError, match=f"{who} may not publish to"):
             one.check(raw(*events), who)
 
@@ -98,10 +102,10 @@ def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
 def test_a_topic_of_another_pubend_is_refused() -> None:
     one = check("flights.#", "trains")
 
-    one.check(columns([b"x"], topic="flights.jfk"), "ada")
+    one.check(columns([b"x"], topic="flights.jfk"), ADA)
     one.topic("trains")
     with pytest.raises(InvalidTopicError, match="flights"):
-        one.check(columns([b"x"], topic="ships"), "ada")
+        one.check(columns([b"x"], topic="ships"), ADA)
     with pytest.raises(InvalidTopicError):
         one.topic("trains.late")
 
@@ -145,6 +149,6 @@ def test_a_publisher_does_not_say_when_an_event_was_logged() -> None:
         events = EventColumns.of([encode_event("t", {}, extras, b"")], [0])
         if refused:
             with pytest.raises(ValueError, match="when it was logged"):
-                check("#").check(events, "somebody")
+                check("#").check(events, ADA)
         else:
-            check("#").check(events, "somebody")
+            check("#").check(events, ADA)
