@@ -23,9 +23,10 @@ from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.reception import Reception
+from gapless.core.server.users import USERS, Users, row_of
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.node.links import LinksShell, NodeLinks
-from gapless.node.machine import ROUTER_TABLE, Machine, Shell
+from gapless.node.machine import ROUTER_TABLE, STATUS_PART_BYTES, Machine, Shell
 from gapless.node.network import TRANSPORT
 from gapless.node.recovery import VolumeReader
 from gapless.security.anonymous import Anonymous
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     from gapless.spi import LogVolume, Table, Transport
 
 
-USERS = "node/users"
-"""The table of the users of a volume."""
+SCRAM = "scram"
+USERS_OF_A_NETWORK = (
+    "the users of a volume are known to its node alone, and the clients of a network come to all of its nodes: write"
+    ' users = "FILE", a file that every node has (`gapless user add NAME --file FILE` makes it)'
+)
 UNOPENED = AuthContext({}, b"", wall=lambda: 0, now=lambda: 0)
 """For authenticators whose options are checked alone."""
 
@@ -77,6 +81,8 @@ def load_plugins(config: NodeConfig) -> Loaded:
     for number, section in enumerate(config.auth):
         with said_of(config, f"auth.{number}"):
             open_auth[section.plugin] = plugins.load("auth", section.plugin)
+            if section.plugin == SCRAM and config.membership is not None and not section.options.get("users"):
+                raise ConfigurationError(USERS_OF_A_NETWORK)
             authenticators[section.plugin] = open_auth[section.plugin](options=section.options, context=UNOPENED)
     listeners = []
     for number, listen in enumerate(config.listen):
@@ -299,10 +305,12 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
 
 
 def make_receptions(
-    loaded: Loaded, reader: VolumeReader, secret: bytes, clock: Callable[[], tuple[int, int]]
+    loaded: Loaded, rows: Mapping[str, bytes], secret: bytes, clock: Callable[[], tuple[int, int]]
 ) -> list[Reception]:
-    """Who is let in at each listener, and last at this process itself: its own clients are as trusted as it is."""
-    rows = {key.decode(): value for key, value in reader.scan(USERS)}
+    """Who is let in at each listener, and last at this process itself: its own clients are as trusted as it is.
+
+    `rows`: of the users of the volume, as they are at any time.
+    """
     context = AuthContext(rows, secret, wall=lambda: clock()[1], now=lambda: clock()[0])
     authenticators = {}
     for number, section in enumerate(loaded.config.auth):
@@ -311,6 +319,14 @@ def make_receptions(
             authenticators[section.plugin] = open_auth(options=section.options, context=context)
     receptions = [_reception(listen, transport, authenticators) for listen, transport in loaded.listeners]
     return [*receptions, Reception([Anonymous()], is_local=True)]
+
+
+def users_elsewhere(config: NodeConfig) -> str:
+    """Why users of the volume do not count; "" if they do."""
+    for section in config.auth:
+        if section.plugin == SCRAM and (file := section.options.get("users")):
+            return f"the users here are those of the file {file}: `gapless user --file {file}` changes them"
+    return ""
 
 
 def _reception(listen: ListenSection, transport: Transport, authenticators: Mapping[str, Authenticator]) -> Reception:
@@ -329,10 +345,14 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     roles = make_roles(loaded, reader, identity, now, wall)
     with said_of(config, "routing"):
         router = loaded.open_routing(options=config.routing.options)
+    rows = {key.decode(): value for key, value in reader.scan(USERS)}
+    for user, row in rows.items():
+        row_of(user, row)
     machine = Machine(
         broker,
         config.limits.of_sessions,
-        make_receptions(loaded, reader, identity.secret, shell.clock),
+        make_receptions(loaded, rows, identity.secret, shell.clock),
+        Users(rows, users_elsewhere(config), min(STATUS_PART_BYTES, config.limits.max_frame_bytes // 2)),
         loaded.authorizer,
         router,
         roles,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, get_args
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, RaisedAlarm
 from gapless.core.gauges import Gauge
@@ -48,6 +48,8 @@ from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessi
 from gapless.core.server.answering import SESSIONS_FROM
 from gapless.core.server.inquiries import Inquiries
 from gapless.core.server.reception import Reception
+from gapless.core.server.users import REQUESTS as USER_REQUESTS
+from gapless.core.server.users import EndSessionsOf, UserEffect, Users
 from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import RecordsDamagedError, StorageError
@@ -169,6 +171,7 @@ class Machine:
         broker: BrokerIdentity,
         limits: SessionLimits,
         receptions: Sequence[Reception],
+        users: Users,
         authorizer: Authorizer,
         router: Router,
         roles: Sequence[Role],
@@ -176,6 +179,7 @@ class Machine:
         shell: Shell,
     ) -> None:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
+        self._users = users
         self._router = router
         self._roles = tuple(roles)
         self._volume = volume
@@ -186,7 +190,11 @@ class Machine:
         self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
-        requests = {**self._dispatch.requests, **dict.fromkeys(inquired, self._inquiries.on_request)}
+        requests = {
+            **self._dispatch.requests,
+            **dict.fromkeys(inquired, self._inquiries.on_request),
+            **dict.fromkeys(USER_REQUESTS, self._on_user_request),
+        }
         self.sessions = Sessions(broker, limits, receptions, authorizer, requests)
         self._receptions = tuple(receptions)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
@@ -442,11 +450,20 @@ class Machine:
             if source == ROUTER:
                 self._tell_router(routing.Saved(cookie), NODE)
                 continue
+            if source == NODE:
+                self._say_of_users(self._users.on_durable(cast("int", cookie)))
+                continue
             self._dispatch.touched.add(source)
             if type(cookie) is Appended:
                 self._dispatch.log_answers[source][Appended](cookie, now, wall)
             else:
                 self._roles[source].on_durable(cookie, now, wall)
+
+    def _say_of_users(self, said: Iterable[UserEffect]) -> None:
+        for effect in said:
+            self._from_roles[type(effect)](effect, NODE)
+        if self.sessions.effects:
+            self._take_from_sessions()
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)
@@ -580,6 +597,7 @@ class Machine:
             Transmit: self._transmit,
             AskRoom: self._ask_room,
             EndSession: self._end_session,
+            EndSessionsOf: self._end_sessions_of,
             Alarm: self._alarm,
             Note: self._note,
         }
@@ -635,6 +653,10 @@ class Machine:
         self._pass(source, end)
         self.sessions.end(end.session, end.reason)
 
+    def _end_sessions_of(self, end: EndSessionsOf, source: int) -> None:
+        self._pass(source, end)
+        self.sessions.end_sessions_of(end.name, end.reason, end.but)
+
     def _alarm(self, alarm: Alarm, source: int) -> None:
         self._pass(source, alarm)
         self._alarms.append(alarm)
@@ -671,6 +693,11 @@ class Machine:
     def _on_ask_status(self, client: ClientSession, request: AskStatus, _now: int, _wall: int) -> None:
         for part in status_parts(request.request, [*self.gauges(), *self._shell.status()], self._status_part_bytes):
             self._inquiries.on_told(Tell(client.number, part), NODE, self._now, self._wall)
+
+    def _on_user_request(self, client: ClientSession, request: Any, _now: int, wall: int) -> None:
+        is_local = self.sessions.is_local(client.number)
+        for effect in self._users.on_request(client, request, wall, is_local=is_local):
+            self._from_roles[type(effect)](effect, NODE)
 
     # Carrying it out.
 

@@ -13,12 +13,16 @@ from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import (
     PROTOCOL,
+    AddUser,
     AskStatus,
     Challenge,
+    ChangeUser,
     Code,
     Hello,
     HelloRefused,
+    ListUsers,
     Proof,
+    RemoveUser,
     Renew,
     Welcome,
 )
@@ -36,6 +40,8 @@ ROUNDS_MAX: Final = 8
 """How often a client may be challenged."""
 
 
+ANSWERS: Final = tuple(kind.__name__ for kind in (AskStatus, Renew, AddUser, ChangeUser, RemoveUser, ListUsers))
+"""See `Welcome.answers`."""
 NOT_VALID: Final = "the credentials are not valid here"
 """All that a client hears whose credentials are wrong, whatever is wrong with them."""
 
@@ -163,6 +169,6 @@ def welcome(session: int, broker: BrokerIdentity, limits: SessionLimits, expires
         max_frame_bytes=limits.frame_bytes,
         window_batches=limits.window_batches,
         window_bytes=limits.window_bytes,
-        answers=(AskStatus.__name__, Renew.__name__),
+        answers=ANSWERS,
         expires_ms=expires_ms,
     )

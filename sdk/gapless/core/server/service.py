@@ -168,6 +168,10 @@ class Sessions:
         """Takes over the suspects from earlier machines of this node; called before anything else."""
         self._suspects = suspects
 
+    def is_local(self, session: int) -> bool:
+        """Whether only this machine can reach the listener through which a session came that is not over."""
+        return self._sessions[session].peer.is_local
+
     # What happened.
 
     def on_link(self, link: int, peer: PeerInfo, listener: int, now: int) -> None:
@@ -387,10 +391,10 @@ class Sessions:
         if connection is not None:
             self._close(connection, reason)
 
-    def end_sessions_of(self, name: str, reason: str) -> None:
-        """Ends all sessions of a principal, who is told why."""
-        for connection in list(self._sessions.values()):
-            if connection.client is not None and connection.client.principal.name == name:
+    def end_sessions_of(self, name: str, reason: str, but: int) -> None:
+        """Ends all sessions of a principal, who is told why; except the one with the number `but`, or 0."""
+        for number, connection in list(self._sessions.items()):
+            if number != but and connection.client is not None and connection.client.principal.name == name:
                 self._close(connection, reason)
 
     def close(self, reason: str) -> None:

@@ -5,7 +5,7 @@ messages: `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.
 first in each direction carries the number of the session, so that a frame of an earlier session can be ignored.
 
 There is one module for each part of a client's life: `session`, `publishing`, `subscribing`, `asking`, `ranges`,
-`keyed`.
+`keyed`, `users`.
 """
 
 from __future__ import annotations
@@ -108,12 +108,22 @@ from gapless.core.wire.messages.subscribing import (
     Subscribed,
     Unit,
 )
+from gapless.core.wire.messages.users import (
+    AddUser,
+    ChangeUser,
+    ListedUser,
+    ListUsers,
+    RemoveUser,
+    UserList,
+    Verifier,
+)
 
 __all__ = [
     "PROTOCOL",
     "Acknowledge",
     "AcknowledgeDurably",
     "Acknowledged",
+    "AddUser",
     "AnyClientMessage",
     "AnyServerMessage",
     "AskBound",
@@ -125,6 +135,7 @@ __all__ = [
     "Attempts",
     "BrokerHeartbeat",
     "Challenge",
+    "ChangeUser",
     "ClientMessage",
     "ClosePublisher",
     "Closing",
@@ -153,8 +164,10 @@ __all__ = [
     "Leased",
     "ListPubends",
     "ListSubscriptions",
+    "ListUsers",
     "ListedPubend",
     "ListedSubscription",
+    "ListedUser",
     "MissingAnswer",
     "OnChange",
     "OpenPublisher",
@@ -175,6 +188,7 @@ __all__ = [
     "ReadOn",
     "ReadRange",
     "RealTick",
+    "RemoveUser",
     "Renew",
     "Renewed",
     "RequestFailed",
@@ -192,6 +206,8 @@ __all__ = [
     "Ticks",
     "Unit",
     "Unsubscribe",
+    "UserList",
+    "Verifier",
     "Waiting",
     "Welcome",
 ]
@@ -213,6 +229,10 @@ AnyClientMessage: TypeAlias = (
     | Retire
     | AskStatus
     | Renew
+    | AddUser
+    | ChangeUser
+    | RemoveUser
+    | ListUsers
     | Attach
     | AskHeads
     | AskBound
@@ -249,6 +269,7 @@ AnyServerMessage: TypeAlias = (
     | PubendList
     | Retired
     | Status
+    | UserList
     | AttachedTo
     | Ticks
     | Leased

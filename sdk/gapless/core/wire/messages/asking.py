@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from gapless.core.gauges import Gauge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages.base import ClientMessage, Number, ServerMessage
 from gapless.core.wire.messages.subscribing import Position
+
+Row = TypeVar("Row")
 
 
 class MissingAnswer(msgspec.Struct, array_like=True, frozen=True):
@@ -179,13 +182,19 @@ class Status(ServerMessage, frozen=True, tag=34):
 
 def status_parts(request: int, rows: Iterable[Gauge | RaisedAlarm], part_bytes: int) -> Iterator[Status]:
     """Yields the answer in parts, whose rows take about so many bytes each; at least one part."""
-    part: list[Gauge | RaisedAlarm] = []
+    for part, more in in_parts(rows, part_bytes):
+        yield Status(request, part, more)
+
+
+def in_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[tuple[list[Row], bool]]:
+    """Yields rows in lists that take about so many bytes each, and whether more follow; at least one list."""
+    part: list[Row] = []
     size = 0
     for row in rows:
         row_size = len(msgspec.msgpack.encode(row))
         if part and size + row_size > part_bytes:
-            yield Status(request, part, more=True)
+            yield part, True
             part, size = [], 0
         part.append(row)
         size += row_size
-    yield Status(request, part)
+    yield part, False

@@ -28,6 +28,15 @@ from gapless.core.wire.messages.ranges import (
 )
 from gapless.core.wire.messages.session import Hello, Renew
 from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
+from gapless.core.wire.messages.users import (
+    AddUser,
+    ChangeUser,
+    RemoveUser,
+    Verifier,
+    groups_problem,
+    user_name_problem,
+    verifier_problem,
+)
 from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
 from gapless.texts import NAME_BYTES_MAX, name_problem
 
@@ -94,6 +103,21 @@ def _number(number: int) -> Problem | None:
     return None if number <= NUMBER_MAX else Problem(Code.REJECTED, f"{number} is beyond {NUMBER_MAX}")
 
 
+def _user_name(name: str) -> Problem | None:
+    problem = user_name_problem(name)
+    return Problem(Code.CONFIGURATION, f"the user's name {problem}") if problem else None
+
+
+def _verifier(verifier: Verifier | None) -> Problem | None:
+    problem = "" if verifier is None else verifier_problem(verifier)
+    return Problem(Code.CONFIGURATION, problem) if problem else None
+
+
+def _groups(groups: tuple[str, ...] | None) -> Problem | None:
+    problem = groups_problem(groups or ())
+    return Problem(Code.CONFIGURATION, problem) if problem else None
+
+
 def _anything(_value: object) -> None:
     """Only the size of the frame bounds it."""
 
@@ -138,6 +162,9 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
         "mechanism": _text("the mechanism", Code.CONFIGURATION, MECHANISM_BYTES_MAX),
         "credentials": _text("the credentials", Code.UNAUTHORIZED, CREDENTIALS_BYTES_MAX),
     },
+    AddUser: {"name": _user_name, "verifier": _verifier, "groups": _groups},
+    ChangeUser: {"name": _user_name, "verifier": _verifier, "groups": _groups},
+    RemoveUser: {"name": _text("the user's name", Code.CONFIGURATION)},
     Retire: {"shb": _text("the SHB's name", Code.NOT_FOUND)},
     AskStatus: {"node": _text("the node's name", Code.CONFIGURATION)},
     AskHeads: {"target": _target, "after": _positions},
