@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from gapless.errors import ConfigurationError
 from gapless.texts import text_problem
@@ -91,6 +91,27 @@ def parse(address: str) -> Remote | Embedded:
     login = _login(unquote(user), *(parameters.pop(name, "") for name in LOGIN_FILES))
     options = {"tls": True, **parameters} if transport == "tls" else {}
     return Remote("tcp", tuple(map(_with_port, hosts)), options, login)
+
+
+def with_login(address: str, login: Login) -> str:
+    """Returns the address with a user and files in it, for whoever hands addresses on, to other processes perhaps.
+
+    Raises ConfigurationError if it has a login already, or is of a transport that has none in its addresses.
+    """
+    target = parse(address)
+    if not isinstance(target, Remote) or target.transport != "tcp":
+        raise ConfigurationError(f"{address!r}: only addresses of TCP and TLS have users, passwords and tokens")
+    if target.login is not None:
+        raise ConfigurationError("a user or a file is given, and the address names one of its own, too")
+    scheme, _, rest = address.partition("://")
+    hosts, _, query = rest.partition("?")
+    files = {"password_file": login.password_file, "token_file": login.token_file}
+    given = [f"{name}={quote(str(Path(file).expanduser().absolute()))}" for name, file in files.items() if file]
+    user = f"{quote(login.user, safe='')}@" if login.user else ""
+    parameters = "&".join(([query] if query else []) + given)
+    made = f"{scheme}://{user}{hosts}{'?' if parameters else ''}{parameters}"
+    parse(made)
+    return made
 
 
 def _has_secret(address: str) -> bool:

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, runtime_checkable
 
+from typing_extensions import Self
+
 from gapless.client.options import check_name
 from gapless.core.client import Credentials, NoCredentials
 from gapless.errors import AuthenticationError, ConfigurationError, GaplessError, RemoteProtocolError
@@ -46,41 +48,87 @@ AskCredentials: TypeAlias = "Callable[[str], Awaitable[Credentials]]"
 """Returns the credentials for a link to an address."""
 
 
+class SecretFile:
+    """A file with a secret in it, which is read when it is needed: whoever changes the secret writes the file anew."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, file: str | os.PathLike[str]) -> None:
+        """Raises ConfigurationError."""
+        named = os.fspath(file)
+        if text_problem(named) or not named:
+            raise ConfigurationError(f"a file with a password or a token has a name, not {named!r}")
+        self.path = str(Path(named).expanduser().absolute())  # it may be read in another process, or another directory
+
+    def __repr__(self) -> str:
+        return repr(self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SecretFile, (self.path,)
+
+    def read(self) -> Secret:
+        """Returns its only line, without the line break. Raises ConfigurationError."""
+        path = Path(self.path)
+        try:
+            if not path.is_file():
+                problem = "is no file" if path.exists() else "is not there"
+            else:
+                with path.open("rb") as opened:
+                    secret = _decoded(opened.read(SECRET_BYTES_MAX + 1))
+                if secret is not None:
+                    return secret
+                problem = f"has no line of UTF-8 in it that is a secret of at most {SECRET_BYTES_MAX:,} bytes"
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError(f"{self.path}, which is to have the credentials in it, {problem}")
+
+
+class Secret:
+    """A text that is shown nowhere, and goes nowhere."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return "…"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled; what is made from_file names the file that it is in, and can be")
+
+    def read(self) -> Secret:
+        """Returns itself, as a file returns what is in it."""
+        return self
+
+
 class Password:
     """A user with a password: the broker proves that it knows the user, too, and never learns the password."""
 
-    __slots__ = ("_file", "_password", "user")
+    __slots__ = ("_password", "user")
 
-    def __init__(self, user: str, password: str) -> None:
-        """Raises ConfigurationError."""
-        self.user = _checked_user(user)
-        self._file = ""
-        self._password = password
+    def __init__(self, user: str, password: str | SecretFile) -> None:
+        """`password`: a text; see `from_file`. Raises ConfigurationError."""
+        self.user = check_name(user, "the name of a user")
+        self._password = password if isinstance(password, SecretFile) else Secret(password)
         del password  # whoever shows the variables of a traceback shows no secret
-        if problem := text_problem(self._password):
-            self._password = ""
-            raise ConfigurationError(f"a password {problem.split(',')[0]}")
-        if not self._password:
-            raise ConfigurationError("the password is empty")
+        if isinstance(self._password, Secret):
+            _check_password(self._password)
 
     @classmethod
-    def from_file(cls, user: str, file: str | os.PathLike[str]) -> Password:
-        """The password is in a file, which is read for each link; a line break at its end does not belong to it."""
-        made = cls.__new__(cls)
-        made.user = _checked_user(user)
-        made._password = ""
-        made._file = _checked_file(file)
-        return made
+    def from_file(cls, user: str, file: str | os.PathLike[str]) -> Self:
+        """The password is in a file, which is read for each link."""
+        return cls(user, SecretFile(file))
 
     def __repr__(self) -> str:
-        return f"Password.from_file({self.user!r}, {self._file!r})" if self._file else f"Password({self.user!r}, …)"
+        return f"Password({self.user!r}, {self._password!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _file_alone(self, Password.from_file, (self.user, self._file))
+        return type(self), (self.user, self._password)
 
     async def ask(self, *, is_local: bool) -> Credentials:
         """Returns the credentials for a link."""
-        return ScramCredentials(self.user, _read(self._file) if self._file else _Secret(self._password))
+        return ScramCredentials(self.user, self._password.read())
 
 
 class BearerToken:
@@ -89,46 +137,36 @@ class BearerToken:
     It is shown on links with TLS alone, and on those that never leave this machine.
     """
 
-    __slots__ = ("_file", "_source", "_token")
+    __slots__ = ("_token",)
 
-    def __init__(self, token: str | TokenSource) -> None:
-        """`token`: a text; or what returns one, which is called in a thread, or is a coroutine function.
+    def __init__(self, token: str | TokenSource | SecretFile) -> None:
+        """`token`: a text, or what returns one: a plain callable, which has a thread, or a coroutine function.
 
-        Raises ConfigurationError.
+        See `from_file`, too. Raises ConfigurationError.
         """
-        self._file = ""
-        self._token = _Secret("")
-        self._source: TokenSource | None = None
-        if callable(token):
-            self._source = token
-            return
-        self._token = _Secret(token)
+        is_text = not callable(token) and not isinstance(token, SecretFile)
+        self._token: Secret | SecretFile | TokenSource = Secret(token) if is_text else token  # type: ignore[arg-type, assignment]
         del token
-        self._token = _checked_token(self._token)
+        if isinstance(self._token, Secret):
+            _check_token(self._token)
 
     @classmethod
-    def from_file(cls, file: str | os.PathLike[str]) -> BearerToken:
+    def from_file(cls, file: str | os.PathLike[str]) -> Self:
         """The token is in a file, which is read for each link: whoever renews the token writes the file anew."""
-        made = cls.__new__(cls)
-        made._token = _Secret("")
-        made._source = None
-        made._file = _checked_file(file)
-        return made
+        return cls(SecretFile(file))
 
     def __repr__(self) -> str:
-        return f"BearerToken.from_file({self._file!r})" if self._file else "BearerToken(…)"
+        return f"BearerToken({self._token!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _file_alone(self, BearerToken.from_file, (self._file,))
+        return type(self), (self._token,)
 
     async def ask(self, *, is_local: bool) -> Credentials:
         """Returns the credentials for a link, or for a session that would expire."""
         token = self._token
-        if self._file:
-            token = _checked_token(_read(self._file))
-        elif self._source is not None:
-            token = _checked_token(await _called(self._source))
-        return TokenCredentials(token, is_local=is_local)
+        found = token.read() if isinstance(token, (Secret, SecretFile)) else await _called(token)
+        _check_token(found)
+        return TokenCredentials(found, is_local=is_local)
 
 
 class ScramCredentials:
@@ -136,32 +174,26 @@ class ScramCredentials:
 
     mechanism: Final = "scram"
 
-    def __init__(self, user: str, password: _Secret) -> None:
+    def __init__(self, user: str, password: Secret) -> None:
         self._user = user
         self._password = password
         self._client: ScramClient | None = None
-        self._is_proved = False
 
     def first(self, binding: bytes, *, secure: bool) -> bytes:
-        """Returns the user's name, and something random."""
+        """Returns the user's name, and something random. Raises ConfigurationError: nobody can have such a password."""
         from gapless.security.scram import ScramClient
 
-        self._client = ScramClient(self._user, self._password.text, binding, secure)
-        self._password = _Secret("")
+        self._client = ScramClient(self._user, self._password.text, binding, secure=secure)
         return self._client.first()
 
     def answer(self, challenge: bytes) -> bytes:
         """Returns the proof; to the broker's own nothing. Raises RemoteProtocolError for an impostor."""
         assert self._client is not None
-        if self._is_proved:
-            raise RemoteProtocolError("the broker goes on asking who this is, after it was told")
-        answer = self._client.answer(challenge)
-        self._is_proved = not answer
-        return answer
+        return self._client.answer(challenge)
 
     def check_welcome(self) -> None:
         """Raises RemoteProtocolError if the broker has not proved that it knows the user."""
-        if not self._is_proved:
+        if self._client is None or not self._client.is_proved:
             raise RemoteProtocolError("the broker lets this client in without a proof that it knows its user")
 
 
@@ -170,7 +202,7 @@ class TokenCredentials(NoCredentials):
 
     mechanism = "token"
 
-    def __init__(self, token: _Secret, *, is_local: bool) -> None:
+    def __init__(self, token: Secret, *, is_local: bool) -> None:
         self._token = token
         self._is_local = is_local
 
@@ -184,7 +216,7 @@ class TokenCredentials(NoCredentials):
         return self._token.text.encode()
 
 
-def source_of(login: Login | None, given: CredentialSource | None) -> CredentialSource | None:
+def source_of(login: Login | None, given: object) -> CredentialSource | None:
     """Returns whoever says the credentials: the argument of `connect`, or what the address names; None: nobody does.
 
     Raises ConfigurationError.
@@ -195,6 +227,8 @@ def source_of(login: Login | None, given: CredentialSource | None) -> Credential
     if login is None:
         return given
     if given is not None:
+        if login.user == getattr(given, "user", None) and not login.password_file:
+            return given
         raise ConfigurationError("the credentials are given, and the address names a user or a file of its own, too")
     if login.token_file:
         return BearerToken.from_file(login.token_file)
@@ -212,62 +246,25 @@ def asks(source: CredentialSource, is_local: Callable[[str], bool]) -> AskCreden
     return lambda address: source.ask(is_local=is_local(address))
 
 
-class _Secret:
-    """A text that is shown nowhere."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return "…"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled")
+def _check_password(password: Secret) -> None:
+    if problem := text_problem(password.text):
+        raise ConfigurationError(f"a password {problem.split(',')[0]}")
+    if not password.text:
+        raise ConfigurationError("the password is empty")
 
 
-def _file_alone(made: Password | BearerToken, make: Callable[..., Any], arguments: tuple[str, ...]) -> tuple[Any, ...]:
-    """What is pickled of credentials. Raises TypeError if they are not in a file."""
-    if not arguments[-1]:
-        kind = type(made).__name__
-        raise TypeError(f"{made!r} is not pickled, for it has a secret in it; use {kind}.from_file, which names a file")
-    return make, arguments
+def _check_token(token: Secret) -> None:
+    """Raises ConfigurationError for what is no token of any kind."""
+    if problem := text_problem(token.text):
+        raise ConfigurationError(f"a bearer token {problem.split(',')[0]}")
+    if not token.text.isascii() or not token.text.isprintable() or " " in token.text or not token.text:
+        raise ConfigurationError("a bearer token has letters, digits and punctuation of ASCII alone, and at least one")
 
 
-def _checked_user(user: str) -> str:
-    return check_name(user, "the name of a user")
-
-
-def _checked_file(file: str | os.PathLike[str]) -> str:
-    """Returns the whole path: it may be read in another process, or after a change of the directory."""
-    named = os.fspath(file)
-    if text_problem(named) or not named:
-        raise ConfigurationError(f"a file with a password or a token has a name, not {named!r}")
-    return str(Path(named).expanduser().absolute())
-
-
-def _read(file: str) -> _Secret:
-    """Returns the text of a file, without the line break at its end. Raises ConfigurationError."""
-    path, problem = Path(file), ""
-    try:
-        if not path.is_file():
-            problem = "is no file" if path.exists() else "is not there"
-        else:
-            with path.open("rb") as opened:
-                secret = _decoded(opened.read(SECRET_BYTES_MAX + 1))
-            if secret is not None:
-                return secret
-            problem = f"has no line of UTF-8 in it that is a secret of at most {SECRET_BYTES_MAX:,} bytes"
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}"
-    raise ConfigurationError(f"{file}, which is to have the credentials in it, {problem}")
-
-
-def _decoded(content: bytes) -> _Secret | None:
+def _decoded(content: bytes) -> Secret | None:
     """Returns a secret if it is the only line of a file."""
     try:
-        secret = _Secret(content.decode())
+        secret = Secret(content.decode())
     except UnicodeDecodeError:
         return None
     secret.text = secret.text.removesuffix("\n").removesuffix("\r")
@@ -275,27 +272,11 @@ def _decoded(content: bytes) -> _Secret | None:
     return secret if is_line else None
 
 
-def _checked_token(token: _Secret) -> _Secret:
-    """Raises ConfigurationError for what is no token of any kind."""
-    text = token.text
-    if not isinstance(text, str):
-        kind = type(text).__name__
-        del text
-        raise ConfigurationError(f"a bearer token is a str, not {kind}")
-    is_wrong = not text or not text.isascii() or not text.isprintable() or " " in text
-    del text
-    if is_wrong:
-        raise ConfigurationError("a bearer token has letters, digits and punctuation of ASCII alone, and at least one")
-    return token
-
-
-async def _called(source: TokenSource) -> _Secret:
+async def _called(source: TokenSource) -> Secret:
     """Returns what an application's callable returns. A plain one may take its time: it has a thread."""
-    if inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(getattr(source, "__call__", None)):  # noqa: B004 - of an object with such a method
-        returned: Any = source()
-    else:
-        returned = await asyncio.to_thread(partial(source))
-    return _Secret(await returned if inspect.isawaitable(returned) else returned)
+    call = source if inspect.isroutine(source) or isinstance(source, partial) else type(source).__call__
+    returned: Any = source() if inspect.iscoroutinefunction(call) else await asyncio.to_thread(source)
+    return Secret(await returned if inspect.isawaitable(returned) else returned)
 
 
 def reason_of(error: Exception) -> str:
