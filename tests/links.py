@@ -82,6 +82,7 @@ class FakeTransport:
 
     scheme = "fake"
     encrypts = False
+    asks_certificates = False
 
     def __init__(self) -> None:
         self.listeners: list[FakeListener] = []

@@ -422,6 +422,8 @@ class Transport(Protocol):
     """The name of the plugin's entry point: `gapless+SCHEME://ADDRESS` dials through this transport."""
     encrypts: bool
     """Whether what `listen` accepts is `Link.secure`; known before anything is bound."""
+    asks_certificates: bool
+    """Whether whoever dials has to show a certificate that is verified: `Link.certificate` says who it is."""
 
     def is_loopback(self, address: str) -> bool:
         """Whether only this machine can reach a listener at `address`. In doubt it is not so.

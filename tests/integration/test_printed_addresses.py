@@ -32,6 +32,7 @@ class Loft:
 class Pigeons:
     scheme = "birds"
     encrypts = False
+    asks_certificates = False
 
     def __init__(self, options):
         self.options = options

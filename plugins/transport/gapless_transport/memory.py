@@ -105,6 +105,7 @@ class MemoryTransport:
 
     scheme = "memory"
     encrypts = True
+    asks_certificates = False
 
     def __init__(self, options: MemoryOptions) -> None:
         """A transport in `options.network`."""

@@ -45,6 +45,7 @@ class TcpTransport:
         self._logged = ""
         """What was last logged of files for dialing."""
         self.encrypts = self._listening is not None
+        self.asks_certificates = options.client_ca is not None
         # The loop keeps a link alive only while it reads or writes for it; a paused one must live too.
         self._dialed: set[TcpLink] = set()
 

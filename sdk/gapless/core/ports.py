@@ -698,20 +698,6 @@ Judgement: TypeAlias = Admission | Refusal | Later | bytes
 """Bytes are a challenge, which the client is to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What the certificate of the other end says of it. All is empty without one, and of one that was not verified."""
-
-    common_name: str = ""
-    """The subject's common name; "" if it has several: none of them may count more than the others."""
-    units: tuple[str, ...] = ()
-    """The subject's organizational units, in the certificate's order."""
-    uris: tuple[str, ...] = ()
-    """The URIs among its alternative names."""
-    dns_names: tuple[str, ...] = ()
-    """The DNS names among its alternative names."""
-
-
 class Authentication(Protocol):
     """A client proves who it is, on one link, in as many messages as that takes (SCRAM: three). Never blocks."""
 
@@ -726,6 +712,8 @@ class Authenticator(Protocol):
     """What the Hello of a client names that wants to be asked by this one; "": it needs nothing of the client."""
     trusted: bool
     """Whether it really checks something, so that a listener beyond loopback may rely on it."""
+    needs_certificate: bool
+    """Whether it is of no use at a listener that does not ask clients for certificates."""
 
     def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         """A client that calls itself so has connected. Never blocks.
@@ -741,7 +729,7 @@ class AuthContext:
     rows: Mapping[str, bytes]
     """The rows of the users of this node's volume, by their names, as they are now (`gapless.security.users`)."""
     secret: bytes
-    """A secret of the volume, the same in every process of this node."""
+    """A secret of the network, where it has one, or else of the volume: the same in every process of this node."""
     wall: Callable[[], int]
     """Milliseconds since 1970."""
     now: Callable[[], int]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -88,9 +88,9 @@ def load_plugins(config: NodeConfig) -> Loaded:
     for number, listen in enumerate(config.listen):
         with said_of(config, f"listen.{number}"):
             transport = plugins.load("transport", listen.transport)(options=listen.options)
-            check_exposure(
-                listen.address, transport, _reception(listen, transport, authenticators), insecure=config.node.insecure
-            )
+            taken = _taken(listen, authenticators)
+            check_certificates(transport, taken)
+            check_exposure(listen.address, transport, taken.values(), insecure=config.node.insecure)
         listeners.append((listen, transport))
     with said_of(config, "storage"):
         open_storage = plugins.load("storage", config.storage.plugin)
@@ -148,10 +148,22 @@ def said_of(config: NodeConfig, key: str) -> Iterator[None]:
         raise type(error)(f"{config.source or 'configuration'}: {key}: {error}") from error
 
 
-def check_exposure(address: str, transport: Transport, reception: Reception, *, insecure: bool) -> None:
+def check_certificates(transport: Transport, authenticators: Mapping[str, Authenticator]) -> None:
+    """Refuses an authenticator that could never let anybody in. Raises ConfigurationError."""
+    for name, authenticator in authenticators.items():
+        if authenticator.needs_certificate and not transport.asks_certificates:
+            raise ConfigurationError(
+                f"the authenticator {name!r} needs certificates of clients: set client_ca, the file with the authority"
+                " that has signed them, or list in `auth` those that clients may use at this listener"
+            )
+
+
+def check_exposure(
+    address: str, transport: Transport, authenticators: Iterable[Authenticator], *, insecure: bool
+) -> None:
     """Refuses to listen beyond this machine without TLS and real authentication (A02)."""
     missing = [] if transport.encrypts else ["TLS (its certificate)"]
-    if not reception.trusted:
+    if not all(each.trusted for each in authenticators):
         missing.append("authenticators that check something, all of them ([[auth]], and `auth` of the listener)")
     if missing and not insecure and not transport.is_loopback(address):
         raise ConfigurationError(
@@ -317,8 +329,16 @@ def make_receptions(
         with said_of(loaded.config, f"auth.{number}"):
             open_auth = loaded.open_auth[section.plugin]
             authenticators[section.plugin] = open_auth(options=section.options, context=context)
-    receptions = [_reception(listen, transport, authenticators) for listen, transport in loaded.listeners]
+    receptions = [
+        Reception(_taken(listen, authenticators).values(), is_local=transport.is_loopback(listen.address))
+        for listen, transport in loaded.listeners
+    ]
     return [*receptions, Reception([Anonymous()], is_local=True)]
+
+
+def secret_of(loaded: Loaded, identity: NodeIdentity) -> bytes:
+    """The secret that authenticators have: of the network, so that all nodes answer alike, or else of the volume."""
+    return (b"" if loaded.roaming is None else loaded.roaming.secret) or identity.secret
 
 
 def users_elsewhere(config: NodeConfig) -> str:
@@ -329,10 +349,9 @@ def users_elsewhere(config: NodeConfig) -> str:
     return ""
 
 
-def _reception(listen: ListenSection, transport: Transport, authenticators: Mapping[str, Authenticator]) -> Reception:
-    """Who is let in at a listener."""
-    taken = [each for name, each in authenticators.items() if listen.auth is None or name in listen.auth]
-    return Reception(taken, is_local=transport.is_loopback(listen.address))
+def _taken(listen: ListenSection, authenticators: Mapping[str, Authenticator]) -> dict[str, Authenticator]:
+    """The authenticators that clients may use at a listener."""
+    return {name: each for name, each in authenticators.items() if listen.auth is None or name in listen.auth}
 
 
 def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shell: Shell) -> Machine:
@@ -351,7 +370,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     machine = Machine(
         broker,
         config.limits.of_sessions,
-        make_receptions(loaded, rows, identity.secret, shell.clock),
+        make_receptions(loaded, rows, secret_of(loaded, identity), shell.clock),
         Users(rows, users_elsewhere(config), min(STATUS_PART_BYTES, config.limits.max_frame_bytes // 2)),
         loaded.authorizer,
         router,

@@ -23,7 +23,6 @@ from gapless.core.network import facts as routing
 from gapless.core.network.incarnations import started
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
-    NO_CERTIFICATE,
     Append,
     Appended,
     AskRoom,
@@ -37,6 +36,7 @@ from gapless.core.ports import (
     PeerInfo,
     Read,
     ReadResult,
+    RequestHandler,
     Role,
     SessionEnded,
     Set,
@@ -55,6 +55,7 @@ from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import RecordsDamagedError, StorageError
 from gapless.node.dispatch import Dispatch
 from gapless.node.gauges import FACTS, SESSIONS
+from gapless.security.binding import end_point
 
 if TYPE_CHECKING:
     from gapless.spi import Link, LogVolume
@@ -190,7 +191,7 @@ class Machine:
         self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
-        requests = {
+        requests: dict[type, RequestHandler] = {
             **self._dispatch.requests,
             **dict.fromkeys(inquired, self._inquiries.on_request),
             **dict.fromkeys(USER_REQUESTS, self._on_user_request),
@@ -270,8 +271,8 @@ class Machine:
         self._link_count += 1
         number = self._link_count
         owner = self.links[number] = LinkOwner(self, number, link)
-        shown = b""
-        peer = PeerInfo(link.peer, NO_CERTIFICATE, link.secure, self._receptions[listener].is_local, shown)
+        binding = end_point(link.shown) if link.shown else b""
+        peer = PeerInfo(link.peer, link.certificate, link.secure, self._receptions[listener].is_local, binding)
         self._happened(self._take_link, number, peer, listener)
         return owner
 

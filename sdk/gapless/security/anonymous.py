@@ -19,6 +19,7 @@ class Anonymous:
 
     mechanism = ""
     trusted = False
+    needs_certificate = False
 
     def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         """Nothing is to be remembered of anyone."""

@@ -13,12 +13,12 @@ import pytest
 import trustme
 from cryptography.x509 import DNSName, UniformResourceIdentifier
 
+from certificates import certificate_for, der_of
 from gapless.core.wire.framing import encode_frame
 from gapless.errors import ConfigurationError
 from gapless.spi import Certificate, Link
 from gapless_testing.transport.ends import End, WatchedLink
 from gapless_transport import tcp
-from certificates import certificate_for, der_of
 from unit.gapless_transport.conftest import Listen, Open
 
 Files = Mapping[str, Path]
@@ -104,6 +104,7 @@ async def test_an_unknown_name_is_an_error_that_says_which(open_tcp: Open) -> No
 async def test_tls_with_a_trusted_certificate(certificates: Files, listen: Listen, open_tcp: Open) -> None:
     listening = {"certificate": certificates["certificate"], "key": certificates["key"]}
     assert open_tcp(**listening).encrypts
+    assert open_tcp(**listening).asks_certificates is ("client_ca" in listening)
 
     await exchange(listening, {"tls": True, "ca": certificates["ca"]}, listen, open_tcp)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import trustme
 
+from certificates import Directory, der_of
 from gapless.core.alarms import AlarmCode
 from gapless.errors import ConfigurationError
 from gapless_transport import tls_files
 from gapless_transport.tls_files import TlsFiles, TlsVersion, dialing_files, listening_files
-from certificates import Directory, der_of
 
 Spoil = Callable[[Directory], object]
 

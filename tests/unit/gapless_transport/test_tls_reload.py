@@ -11,12 +11,12 @@ import pytest
 import trustme
 import uvloop
 
+from certificates import Directory, der_of
 from gapless.core.alarms import AlarmCode
 from gapless.spi import Link, TellsTroubles, Transport
 from gapless_testing.transport.ends import End, Ends
 from gapless_transport import tcp, tls_files
 from integration.broker_process import until
-from certificates import Directory, der_of
 from unit.gapless_transport.conftest import Listen, Open
 
 NAMES = {"with SNI": {"server_name": "broker.example"}, "without SNI": {}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.ports import Authentication, Authenticator, PeerInfo
@@ -15,15 +15,10 @@ NEEDS_NOTHING: Final = "clients without credentials"
 class Reception:
     """The authenticators of one listener, in the order in which they are asked."""
 
-    def __init__(self, authenticators: Sequence[Authenticator], *, is_local: bool) -> None:
+    def __init__(self, authenticators: Iterable[Authenticator], *, is_local: bool) -> None:
         """`is_local`: whether only this machine can reach the listener."""
         self._authenticators = tuple(authenticators)
         self.is_local = is_local
-
-    @property
-    def trusted(self) -> bool:
-        """Whether everybody who comes in has proved who he is."""
-        return all(each.trusted for each in self._authenticators)
 
     def begin(self, mechanism: str, client_id: str, peer: PeerInfo) -> Authentication | None:
         """Returns who judges a client with credentials of this kind; None: nobody here does."""

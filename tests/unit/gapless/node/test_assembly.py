@@ -11,7 +11,6 @@ import pytest
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.ports import Authentication, PeerInfo
-from gapless.core.server.reception import Reception
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import (
     check_exposure,
@@ -36,16 +35,13 @@ class Guard:
     """An authenticator that is trusted, or not."""
 
     mechanism = ""
+    needs_certificate = False
 
     def __init__(self, *, trusted: bool) -> None:
         self.trusted = trusted
 
     def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         return None
-
-
-def reception(*guards: Guard) -> Reception:
-    return Reception(guards, is_local=False)
 
 
 class TlsTransport(FakeTransport):
@@ -57,8 +53,8 @@ class TlsTransport(FakeTransport):
 @pytest.mark.parametrize("address", ["0.0.0.0:7400", "192.168.1.4:7400", "broker.example:7400", ":7400", "[::]:1"])
 def test_an_address_beyond_loopback_needs_tls_and_authentication(address: str) -> None:
     plain, encrypted = FakeTransport(), TlsTransport()
-    nobody, guard = reception(Guard(trusted=False)), reception(Guard(trusted=True))
-    either = reception(Guard(trusted=True), Guard(trusted=False))
+    nobody, guard = [Guard(trusted=False)], [Guard(trusted=True)]
+    either = [Guard(trusted=True), Guard(trusted=False)]
 
     with pytest.raises(ConfigurationError, match=r"needs TLS .* and authenticators that check"):
         check_exposure(address, plain, nobody, insecure=False)
@@ -71,8 +67,34 @@ def test_an_address_beyond_loopback_needs_tls_and_authentication(address: str) -
     check_exposure(address, plain, nobody, insecure=True)
 
 
+def test_an_authenticator_by_certificate_needs_a_listener_that_asks_for_them(installed: dict[Any, Any]) -> None:
+    by_certificate = Guard(trusted=True)
+    by_certificate.needs_certificate = True
+    installed["auth", "certificate"] = always(by_certificate)
+    sections: dict[str, Any] = {"auth": [{"plugin": "anonymous"}, {"plugin": "certificate"}], "listen": [{}]}
+
+    with pytest.raises(ConfigurationError, match=r"listen\.0: the authenticator 'certificate' needs .* client_ca"):
+        load_plugins(config(**sections))
+    load_plugins(config(**sections | {"listen": [{"auth": ["anonymous"]}]}))
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"auth": [{"plugin": "scram"}, {"plugin": "scram"}]}, "two [[auth]] with the plugin 'scram'"),
+        ({"listen": [{"auth": ["scram"]}]}, "there is no [[auth]] with the plugin 'scram'"),
+        ({"listen": [{"auth": []}]}, "nobody could connect here"),
+        ({"auth": []}, "auth: "),
+    ],
+)
+def test_authenticators_that_do_not_go_together(sections: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        config(**sections)
+    assert complaint in str(raised.value)
+
+
 def test_loopback_needs_nothing() -> None:
-    check_exposure("127.0.0.1:7400", FakeTransport(), reception(Guard(trusted=False)), insecure=False)
+    check_exposure("127.0.0.1:7400", FakeTransport(), [Guard(trusted=False)], insecure=False)
 
 
 def refuse(what: str) -> Any:

@@ -24,6 +24,7 @@ class Guard:
     name: str
     mechanism: str
     trusted: bool = True
+    needs_certificate: bool = False
     knows: frozenset[str] = frozenset({"", "ada"})
 
     def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
@@ -50,8 +51,3 @@ def test_of_several_of_a_kind_the_first_is_asked_that_knows_the_client() -> None
     reception = Reception([CERTIFICATE, ANYBODY], is_local=True)
     assert [judge(reception, "", peer) for peer in (SHOWN, NOBODY)] == ["certificate", "anonymous"]
     assert judge(Reception([ANYBODY, CERTIFICATE], is_local=True), "", SHOWN) == "anonymous"
-
-
-def test_it_is_trusted_if_each_of_them_is() -> None:
-    assert Reception([SCRAM, CERTIFICATE], is_local=False).trusted
-    assert not Reception([SCRAM, ANYBODY], is_local=False).trusted
