@@ -15,7 +15,20 @@ import typer
 from typer.core import TyperGroup
 
 import gapless
-from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe, tail
+from gapless.cli import (
+    broker,
+    doctor,
+    extending,
+    listings,
+    network,
+    publish,
+    retire,
+    scrub,
+    selector,
+    subscribe,
+    tail,
+    user,
+)
 from gapless.cli.connecting import INTERRUPTED
 from gapless.cli.helping import unwrap_help
 from gapless.cli.output import some_lines
@@ -82,6 +95,7 @@ app.command("selector")(selector.selector)
 app.command("doctor")(doctor.doctor)
 app.command("scrub")(scrub.scrub)
 app.command("repair")(scrub.repair)
+app.add_typer(user.app, name="user")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback

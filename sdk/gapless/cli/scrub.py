@@ -122,7 +122,7 @@ def scrub(
     The volume must not be open; of a broker that runs, scrub a copy of its directory, such as a file system's
     snapshot. Ends with status 1 when something is found. What is released already is not read.
     """
-    with closing(open_volume(config, path)) as volume:
+    with closing(open_volume(config, path, create=False)) as volume:
         findings = read_all(volume, Pace(rate * MEGABYTE), ScrubProgress(volume, quiet=as_json))
     if as_json:
         print_json(findings.as_json)
@@ -146,7 +146,7 @@ def repair(
     database is made anew of all that can be read, which takes as much room once more. It can be stopped at any
     moment, and done again.
     """
-    with closing(open_volume(config, path)) as volume:
+    with closing(open_volume(config, path, create=False)) as volume:
         findings = read_all(volume, Pace(0), ScrubProgress(volume, quiet=as_json))
         if findings.tables:
             named = "; ".join(f"{name}: {why}" for name, why in findings.tables.items())
@@ -172,19 +172,24 @@ def _give_up(volume: LogVolume, findings: Findings) -> str:
     return volume.excise()
 
 
-def open_volume(config: Path | None, path: Path | None) -> LogVolume:
-    """The volume that a configuration, or `path`, names. Raises StorageError, ConfigurationError."""
+def open_volume(config: Path | None, path: Path | None, *, create: bool) -> LogVolume:
+    """The volume that a configuration, or `path`, names; `create`: made where there is none.
+
+    Raises StorageError, ConfigurationError.
+    """
     from gapless import plugins
     from gapless.node.config import load_config
     from gapless.spi import Create, VolumeIdentity
 
-    storage = load_config(config, os.environ).storage
+    found = load_config(config, os.environ)
+    storage = found.storage
     if storage.plugin == "memory":
         raise ConfigurationError("a volume in memory ends with its broker: there is nothing to read")
     where = str(path) if path is not None else storage.path
+    identity = VolumeIdentity("", found.node.name if create else "")
     open_storage = plugins.load("storage", storage.plugin)
     volume: LogVolume = open_storage(
-        path=where, identity=VolumeIdentity("", ""), options=storage.options, create=Create.NO
+        path=where, identity=identity, options=storage.options, create=Create.YES if create else Create.NO
     )
     return volume
 

@@ -35,6 +35,7 @@ from gapless.client.ranges.archives import Archive, check_archive, check_network
 from gapless.client.ranges.calls import RangeCalls
 from gapless.client.ranges.keyed import KeyedPublishing
 from gapless.client.session import Session
+from gapless.client.users import UserCalls
 from gapless.core.client import ClientCore
 from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
 
@@ -140,7 +141,7 @@ async def _open(
     return Connection(driver, broker, archive)
 
 
-class Connection(RangeCalls):
+class Connection(RangeCalls, UserCalls):
     """A client of a network. Made by `connect`; leaving the block, or `close`, ends it."""
 
     def __init__(self, driver: Driver, broker: EmbeddedBroker | None, archive: Archive | None = None) -> None:

@@ -7,7 +7,7 @@
            ── nothing ──────────────────────▶
            ◀── Welcome ────────────────────────
 
-Where the link is TLS, the proof is bound to the certificate that the client was shown (RFC 5929, `tls-server-end-point`):
+Where the link is TLS, the proof is bound to the certificate that the client was shown (RFC 5929, tls-server-end-point):
 whoever stands between, with another certificate, cannot pass it on. Client and broker both say what they could do, so
 nobody between them strips it.
 
@@ -26,9 +26,17 @@ from typing import Any, Final, NoReturn
 
 from scramp import ScramClient as ClientSide
 from scramp import ScramException
-from scramp.utils import ServerError
 
-from gapless.core.ports import Admission, AuthContext, Authentication, Authenticator, Judgement, Later, PeerInfo, Refusal
+from gapless.core.ports import (
+    Admission,
+    AuthContext,
+    Authentication,
+    Authenticator,
+    Judgement,
+    Later,
+    PeerInfo,
+    Refusal,
+)
 from gapless.core.principals import Principal
 from gapless.core.server.complaints import host_of
 from gapless.core.server.users import UserRow, row_of, verifier_of
@@ -167,10 +175,10 @@ class ScramExchange:
 
     def _why(self, error: ScramException) -> str:
         """Why a message is refused. Nothing of the message is in it."""
-        said = error.server_error
-        if said is ServerError.INVALID_PROOF:
+        said = getattr(error.server_error, "value", error.server_error)  # older versions of scramp have texts there
+        if said == "invalid-proof":
             return NO_SUCH_USER if self._stored is None else WRONG_PASSWORD
-        return f"a message that is not as it should be ({'malformed' if said is None else said.value})"
+        return f"a message that is not as it should be ({said or 'malformed'})"
 
     def _refused(self, why: str) -> Judgement:
         """The reason names the user, as far as it is known. A failure counts before it is waited for."""

@@ -1,7 +1,7 @@
 """The users that prove themselves by a password: what is kept of it, and files of users.
 
-A file of users has a line of JSON for each of them. It is for networks, where the volume of one node would not do: every
-node has the file, reads it, and looks at it again when it has changed. `gapless user --file` writes it.
+A file of users has a line of JSON for each of them. It is for networks, where the volume of one node would not do:
+every node has the file, reads it, and looks at it again when it has changed. `gapless user --file` writes it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def prepared_password(password: str) -> str:
         prepared: str = saslprep(password)
     except ScramException:
         raise ConfigurationError(
-            "the password holds a character that no password may hold: a control character, one of no script, or letters"
-            " of both directions"
+            "the password holds what no password may hold: a control character, one that Unicode has no use for, or"
+            " letters of both directions"
         ) from None
     if not prepared:
         raise ConfigurationError("the password is empty")
@@ -146,7 +146,7 @@ def read_users(path: Path) -> dict[str, UserRow]:
 
 
 def write_users(path: Path, users: Mapping[str, UserRow]) -> None:
-    """Writes a file of users, which only its owner can read; whoever reads it meanwhile finds all of it, or nothing new.
+    """Writes a file of users, which only its owner can read. Whoever reads it meanwhile finds what was there before.
 
     Raises OSError.
     """

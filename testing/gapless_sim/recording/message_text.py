@@ -211,6 +211,10 @@ class Conversation:
         m.ListSubscriptions: lambda *_: MessageText("session", "list subscriptions"),
         m.ListPubends: lambda *_: MessageText("session", "list pubends"),
         m.AskStatus: lambda *_: MessageText("session", "ask for the status"),
+        m.AddUser: lambda _, said: MessageText("session", f"add user {said.name}"),
+        m.ChangeUser: lambda _, said: MessageText("session", f"change user {said.name}"),
+        m.RemoveUser: lambda _, said: MessageText("session", f"remove user {said.name}"),
+        m.ListUsers: lambda *_: MessageText("session", "list users"),
         m.Retire: lambda _, said: MessageText("session", f"{'look at' if said.only_look else 'retire'} SHB {said.shb}"),
         **{kind: _method(formatter) for kind, formatter in FROM_CLIENT.items()},
     }
@@ -242,6 +246,7 @@ class Conversation:
         m.SubscriptionList: lambda _, said: MessageText("session", count_of(len(said.rows), "subscription")),
         m.Status: lambda _, said: MessageText("session", count_of(len(said.rows), "row of the status")),
         m.PubendList: lambda _, said: MessageText("session", count_of(len(said.rows), "pubend")),
+        m.UserList: lambda _, said: MessageText("session", count_of(len(said.rows), "user")),
         m.Retired: lambda _, said: MessageText(
             "session", f"SHB {said.shb} was counted by {count_of(len(said.pubends), 'pubend')}"
         ),

@@ -25,10 +25,14 @@ from gapless.core.client.renewal import RENEWAL
 from gapless.core.client.session import ClientSettings, SessionCore
 from gapless.core.wire.codec import check_sendable
 from gapless.core.wire.messages import (
+    AddUser,
     AskStatus,
+    ChangeUser,
     ListPubends,
     ListSubscriptions,
+    ListUsers,
     PublisherOpened,
+    RemoveUser,
     RequestFailed,
     Retire,
     Unsubscribe,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from gapless.core.client.link.attempts import Attempts
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.messages import Verifier
     from gapless.core.wire.tokens import BatchTokens
 
 
@@ -289,6 +294,22 @@ class ClientCore(SessionCore):
     def ask_status(self, node: str, now: int) -> int:
         """Asks for the figures and alarms of a node; "" is the broker's own. The answer is `Listed`, with both."""
         return self._requests.begin(Query, lambda number: AskStatus(number, node), now)
+
+    def list_users(self, now: int) -> int:
+        """Asks for the users of the broker. The answer is `Listed`."""
+        return self._requests.begin(Query, ListUsers, now)
+
+    def add_user(self, name: str, verifier: Verifier, groups: tuple[str, ...], now: int) -> int:
+        """Makes a user of the broker. The answer is None."""
+        return self._requests.begin(Query, lambda number: AddUser(number, name, verifier, groups), now)
+
+    def change_user(self, name: str, verifier: Verifier | None, groups: tuple[str, ...] | None, now: int) -> int:
+        """Gives a user of the broker another password, or other groups; None: they stay. The answer is None."""
+        return self._requests.begin(Query, lambda number: ChangeUser(number, name, verifier, groups), now)
+
+    def remove_user(self, name: str, now: int) -> int:
+        """Removes a user of the broker. The answer is None."""
+        return self._requests.begin(Query, lambda number: RemoveUser(number, name), now)
 
     def retire(self, shb: str, now: int, *, only_look: bool, running: bool) -> int:
         """Gives an SHB up for good, or asks what that would do. The answer is the broker's `Retired`."""

@@ -133,21 +133,14 @@ class Users:
     ) -> Iterator[UserEffect]:
         """A client asks. `is_local`: whether only this machine can reach the listener that it came through."""
         refused = self._refusal(client, message, is_local=is_local)
-        if refused is None and isinstance(message, ListUsers):
+        if refused is not None:
+            yield Tell(client.number, refused)
+        elif isinstance(message, ListUsers):
             rows = (self._listed(name) for name in sorted(self._rows))
             for part in user_lists(message.request, rows, self._part_bytes):
                 yield Tell(client.number, part)
-            return
-        planned = refused or self._plan(client, message, wall)
-        if isinstance(planned, RequestFailed):
-            yield Tell(client.number, planned)
-            return
-        self._count += 1
-        self._pending[self._count] = planned
-        name = planned.change.name
-        self._coming[name] = planned.stored
-        key = name.encode()
-        yield Write((Delete(USERS, key) if planned.stored is None else Set(USERS, key, planned.stored),), self._count)
+        else:
+            yield self._begin(client, message, wall)
 
     def on_durable(self, cookie: int) -> Iterator[UserEffect]:
         """A change is durable: it counts from now on."""
@@ -173,6 +166,16 @@ class Users:
         if self._elsewhere:
             return RequestFailed(message.request, Code.CONFIGURATION, self._elsewhere)
         return None
+
+    def _begin(self, client: ClientSession, change: Change, wall: int) -> Tell | Write:
+        planned = self._plan(client, change, wall)
+        if isinstance(planned, RequestFailed):
+            return Tell(client.number, planned)
+        self._count += 1
+        self._pending[self._count] = planned
+        self._coming[change.name] = planned.stored
+        key = change.name.encode()
+        return Write((Delete(USERS, key) if planned.stored is None else Set(USERS, key, planned.stored),), self._count)
 
     def _plan(self, client: ClientSession, change: Change, wall: int) -> _Pending | RequestFailed:
         """What a change comes to, or why it cannot be."""
@@ -203,5 +206,6 @@ class Users:
 
 def _is_own_password(client: ClientSession, message: Change | ListUsers) -> bool:
     """Whether somebody gives himself another password, and nothing else."""
-    is_own = isinstance(message, ChangeUser) and message.name == client.principal.name
-    return is_own and message.verifier is not None and message.groups is None
+    if not isinstance(message, ChangeUser) or message.name != client.principal.name:
+        return False
+    return message.verifier is not None and message.groups is None

@@ -42,6 +42,7 @@ from gapless.core.ports import (
 )
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.server.reception import Reception
+from gapless.core.server.users import Users
 from gapless.errors import ConfigurationError
 from gapless.node import logs as node_logs
 from gapless.node.machine import Machine
@@ -163,6 +164,7 @@ class Rig:
                 identity,
                 limits,
                 [Reception([Anonymous()], is_local=True)],
+                Users({}, "", 65_536),
                 AllowAll(),
                 router,
                 self.roles,

@@ -92,6 +92,7 @@ class Rig:
             identity,
             limits or SessionLimits(),
             [Reception([Anonymous()], is_local=True)],
+            Users({}, "", 65_536),
             AllowAll(),
             router,
             everyone,

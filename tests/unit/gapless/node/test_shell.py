@@ -54,6 +54,7 @@ class Rig:
                 identity,
                 limits,
                 [Reception([Anonymous()], is_local=True)],
+                Users({}, "", 65_536),
                 AllowAll(),
                 router,
                 [self.role],

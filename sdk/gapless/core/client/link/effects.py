@@ -125,7 +125,7 @@ class Listed(msgspec.Struct, frozen=True):
     """The rows of a list."""
 
     rows: Sequence[Any]
-    """`ListedSubscription`, `ListedPubend`, or of a status `Gauge` and `RaisedAlarm`."""
+    """`ListedSubscription`, `ListedPubend`, `ListedUser`, or of a status `Gauge` and `RaisedAlarm`."""
     missing: Sequence[MissingAnswer] = ()
     """The nodes whose rows are not there."""
 

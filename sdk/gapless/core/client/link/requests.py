@@ -16,8 +16,10 @@ from gapless.core.client.link.registry import ClientRegistry, ClientTimer, Key
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import check_sendable
 from gapless.core.wire.messages import (
+    AddUser,
     AskStatus,
     AttachedTo,
+    ChangeUser,
     ClientMessage,
     Code,
     Done,
@@ -25,8 +27,10 @@ from gapless.core.wire.messages import (
     KeyedPublished,
     Leased,
     LeaseLost,
+    ListUsers,
     PubendList,
     PublishKeyed,
+    RemoveUser,
     RequestFailed,
     Retired,
     Status,
@@ -34,11 +38,23 @@ from gapless.core.wire.messages import (
     TakeLease,
     Ticks,
     Unsubscribe,
+    UserList,
 )
 from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError
 
 Answers: TypeAlias = Mapping[type, Callable[[Any, Any], None]]
 """The messages that may answer a request, and the handler of each."""
+
+
+ASKED_OF_SOME: Mapping[type, str] = {
+    AskStatus: "tell its status",
+    **dict.fromkeys((AddUser, ChangeUser, RemoveUser, ListUsers), "manage users"),
+}
+"""The requests that only brokers answer whose Welcome says so, and what others are too old to do."""
+
+
+REMOVED_BEFORE: Mapping[type, Code] = {Unsubscribe: Code.NOT_FOUND, RemoveUser: Code.CONFIGURATION}
+"""How a broker answers who asks it to remove what is not there."""
 
 
 class PendingRequest:
@@ -131,8 +147,9 @@ class Query(PendingRequest):
         """Asks, unless the broker is too old for the question: such a broker would end the session."""
         welcome = self._outbox.welcome
         assert welcome is not None
-        if isinstance(self.message, AskStatus) and AskStatus.__name__ not in welcome.answers:
-            reason = f"the broker {welcome.node!r} is too old to tell its status: update it"
+        kind = type(self.message)
+        if kind in ASKED_OF_SOME and kind.__name__ not in welcome.answers:
+            reason = f"the broker {welcome.node!r} is too old to {ASKED_OF_SOME[kind]}: update it"
             self.fail(ConfigurationError(reason))
         else:
             super().on_session()
@@ -148,14 +165,14 @@ class Query(PendingRequest):
 
         If it was carried out the first time, and only the answer was lost, it succeeds.
         """
-        if isinstance(self.message, Unsubscribe) and self._uncertain and failed.code is Code.NOT_FOUND:
+        if self._uncertain and failed.code is REMOVED_BEFORE.get(type(self.message)):
             self._answer(None)
         elif isinstance(self.message, PublishKeyed) and failed.code not in TEMPORARY:
             self.fail(publish_error(failed.code, failed.reason))
         else:
             super().on_failed(failed)
 
-    def _on_list(self, message: SubscriptionList | Status) -> None:
+    def _on_list(self, message: SubscriptionList | Status | UserList) -> None:
         self._rows += message.rows
         if not message.more:
             self._answer(Listed(self._rows, getattr(message, "missing", ())))
@@ -168,6 +185,7 @@ class Query(PendingRequest):
         Done: lambda self, _: self._answer(None),
         SubscriptionList: _on_list,
         Status: _on_list,
+        UserList: _on_list,
         PubendList: lambda self, message: self._answer(Listed(message.rows, message.missing)),
         **dict.fromkeys((Retired, AttachedTo, Ticks, KeyedPublished), _answer),
     }
