@@ -389,11 +389,16 @@ class SessionCore:
         elif isinstance(message, Challenge):
             self._answer(message)
         elif isinstance(message, Waiting):
-            longer = min(message.wait_ms * MILLISECOND, self._may_wait)
-            self._may_wait -= longer
-            self._deadlines.set((ClientTimer.CONNECT, 0), self._outbox.now + longer + self._settings.connect)
+            self._wait_longer(message.wait_ms * MILLISECOND)
         else:
             raise RemoteProtocolError(f"the broker answered Hello with {type(message).__name__}")
+
+    def _wait_longer(self, wait: int) -> None:
+        """The broker says that it takes so long: no longer than `wait_most` in all, for it may say that for ever."""
+        wait = max(0, min(wait, self._may_wait))
+        self._may_wait -= wait
+        key, until = (ClientTimer.CONNECT, 0), self._outbox.now + wait + self._settings.connect
+        self._deadlines.set(key, max(until, self._deadlines.at(key) or 0))
 
     def _answer(self, challenge: Challenge) -> None:
         proof = Proof(self._proving.answer(challenge.data))
