@@ -31,6 +31,7 @@ PASSWORD_FILE: Final = "GAPLESS_PASSWORD_FILE"
 """The environment variable that names the file with the password of the user in the address."""
 SECRET_BYTES_MAX: Final = 4096
 """No longer secret in a file: it would not fit into what a broker reads of a stranger."""
+NOT_PICKLED: Final = "a secret is not pickled; what is made from_file names the file that it is in, and can be"
 
 
 @runtime_checkable
@@ -95,7 +96,7 @@ class Secret:
         return "…"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled; what is made from_file names the file that it is in, and can be")
+        raise TypeError(NOT_PICKLED)
 
     def read(self) -> Secret:
         """Returns itself, as a file returns what is in it."""
@@ -156,9 +157,11 @@ class BearerToken:
         return cls(SecretFile(file))
 
     def __repr__(self) -> str:
-        return f"BearerToken({self._token!r})"
+        return f"BearerToken({self._token!r})" if isinstance(self._token, SecretFile) else "BearerToken(…)"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self._token, SecretFile):
+            raise TypeError(NOT_PICKLED)  # nobody knows what is in a callable
         return type(self), (self._token,)
 
     async def ask(self, *, is_local: bool) -> Credentials:
@@ -183,8 +186,13 @@ class ScramCredentials:
         """Returns the user's name, and something random. Raises ConfigurationError: nobody can have such a password."""
         from gapless.security.scram import ScramClient
 
-        self._client = ScramClient(self._user, self._password.text, binding, secure=secure)
-        return self._client.first()
+        try:
+            self._client = ScramClient(self._user, self._password.text, binding, secure=secure)
+        except ConfigurationError as error:
+            problem = str(error)
+        else:
+            return self._client.first()
+        raise ConfigurationError(problem)  # without the frames below, in whose variables the password is
 
     def answer(self, challenge: bytes) -> bytes:
         """Returns the proof; to the broker's own nothing. Raises RemoteProtocolError for an impostor."""
@@ -246,9 +254,14 @@ def asks(source: CredentialSource, is_local: Callable[[str], bool]) -> AskCreden
     return lambda address: source.ask(is_local=is_local(address))
 
 
+def _without_characters(problem: str) -> str:
+    """A problem of a text, without the character that it shows."""
+    return "holds half a surrogate pair" if "surrogate" in problem else problem
+
+
 def _check_password(password: Secret) -> None:
     if problem := text_problem(password.text):
-        raise ConfigurationError(f"a password {problem.split(',')[0]}")
+        raise ConfigurationError(f"a password {_without_characters(problem)}")
     if not password.text:
         raise ConfigurationError("the password is empty")
 
@@ -256,7 +269,7 @@ def _check_password(password: Secret) -> None:
 def _check_token(token: Secret) -> None:
     """Raises ConfigurationError for what is no token of any kind."""
     if problem := text_problem(token.text):
-        raise ConfigurationError(f"a bearer token {problem.split(',')[0]}")
+        raise ConfigurationError(f"a bearer token {_without_characters(problem)}")
     if not token.text.isascii() or not token.text.isprintable() or " " in token.text or not token.text:
         raise ConfigurationError("a bearer token has letters, digits and punctuation of ASCII alone, and at least one")
 
