@@ -58,6 +58,7 @@ ALLOWED_STDLIB = {
 }
 
 ALLOWED_OTHERS = {
+    "asn1crypto",  # what stands in a certificate, from its bytes
     "gapless_fast",  # four functions of bytes, if it is installed
     "google_crc32c",  # a checksum over bytes
     "msgspec",  # bytes to structs and back

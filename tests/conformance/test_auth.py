@@ -14,7 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from gapless.core.ports import AuthContext, Authenticator, Certificate, PeerInfo
 from gapless.core.principals import Principal
+from gapless.core.server.users import UserRow
 from gapless.plugins import load
+from gapless.security.scram import ScramClient
+from gapless.security.users import verifier_for
 from gapless_testing.auth import AuthHarness, AuthSuite, Clock, Proof
 
 KEY, OTHER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -100,3 +103,62 @@ class TestAnonymous(AuthSuite):
     @pytest.fixture
     def harness(self) -> AuthHarness:
         return AnonymousHarness()
+
+
+class ScramHarness(Installed):
+    plugin = "scram"
+    secrets = ("open-sesame", "let-me-in")
+    options = {"delays": False}  # noqa: RUF012 - nobody changes it
+    refused = (("delays", {"delays": "none"}), ("users", {"users": 7}))
+
+    def rows(self) -> Mapping[str, bytes]:
+        return {"ada": UserRow(verifier_for("open-sesame", b"salt" * 4), ("billing",), 0).stored}
+
+    def _client(self, user: str, password: str, binding: bytes) -> Proof:
+        client = ScramClient(user, password, binding, secure=True)
+        return Proof([client.first(), client.answer, client.answer])
+
+    def good(self, peer: PeerInfo) -> Proof:
+        proof = self._client("ada", "open-sesame", peer.binding)
+        proof.principal = Principal("ada", frozenset({"billing"}))
+        return proof
+
+    def bad(self, peer: PeerInfo) -> Mapping[str, Proof]:
+        return {
+            "wrong": self._client("ada", "let-me-in", peer.binding),
+            "unknown": self._client("bob", "let-me-in", peer.binding),
+            "another certificate": self._client("ada", "open-sesame", b"x" * 32),
+        }
+
+
+class TestScram(AuthSuite):
+    @pytest.fixture
+    def harness(self) -> AuthHarness:
+        return ScramHarness()
+
+
+class BoundScramHarness(ScramHarness):
+    """On a link whose certificate is known."""
+
+    peer = replace(AuthHarness.peer, binding=b"b" * 32)
+
+    def bad(self, peer: PeerInfo) -> Mapping[str, Proof]:
+        return {**super().bad(peer), "the offer was stripped": self._client("ada", "open-sesame", b"")}
+
+
+class TestBoundScram(AuthSuite):
+    @pytest.fixture
+    def harness(self) -> AuthHarness:
+        return BoundScramHarness()
+
+
+class SlowScramHarness(ScramHarness):
+    """With delays, as it is if nothing is said."""
+
+    options = {}  # noqa: RUF012 - nobody changes it
+
+
+class TestSlowScram(AuthSuite):
+    @pytest.fixture
+    def harness(self) -> AuthHarness:
+        return SlowScramHarness()

@@ -47,7 +47,7 @@ class BrokerProcess:
         *,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = CLI,
-        **sections: Mapping[str, Any],
+        **sections: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     ) -> None:
         """`program`: what Python is to run; `sections`: of the configuration, also between two starts."""
         self.patience = PATIENCE
@@ -55,7 +55,7 @@ class BrokerProcess:
         self.directory = directory
         self.volume = directory / "volume"
         self.environment = dict(environment or {})
-        self.sections: dict[str, Mapping[str, Any]] = dict(sections)
+        self.sections: dict[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]] = dict(sections)
         self.url = ""
         self._program = program
         self._address = f"127.0.0.1:{free_ports(1)[0]}"

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -65,12 +66,12 @@ class Badge:
 class Consumer:
     """A subscription that must get everything, over one connection."""
 
-    def __init__(self, connection: gapless.Connection, subscription: gapless.Subscription) -> None:
+    def __init__(self, connection: gapless.Connection, subscription: gapless.Subscription[gapless.Event, Any]) -> None:
         self.connection = connection
         self.got: list[bytes] = []
         self._task = asyncio.create_task(self._consume(subscription))
 
-    async def _consume(self, subscription: gapless.Subscription) -> None:
+    async def _consume(self, subscription: gapless.Subscription[gapless.Event, Any]) -> None:
         async for event in subscription:
             self.got.append(event.body)
 

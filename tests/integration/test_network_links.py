@@ -172,6 +172,64 @@ async def test_nodes_with_certificates_need_no_secret(pair: TestNetwork) -> None
     await pair.until_linked("phb", "shb")
 
 
+async def test_nodes_get_another_authority_and_no_link_ends(pair: TestNetwork) -> None:
+    """All trust both for a while; each next link is made with what the files are then."""
+    pair.tls = certificates(pair.directory, "phb", "shb")
+    former = (pair.directory / "ca.pem").read_bytes()
+    await pair.start_all()
+    await pair.until_linked("phb", "shb")
+    ended = _ended(pair)
+
+    certificates(pair.directory, "phb", "shb")
+    ca = pair.directory / "ca.pem"
+    later = ca.read_bytes()
+    ca.write_bytes(former + later)
+    await until_read(pair)
+
+    assert _ended(pair) == ended
+    await until_linked_anew(pair)
+    ca.write_bytes(later)
+    await until_read(pair)
+    await until_linked_anew(pair)
+    assert pair.alarms("phb").keys() | pair.alarms("shb").keys() == set()
+
+
+async def test_files_of_certificates_that_do_not_fit_are_an_alarm_at_their_node(pair: TestNetwork) -> None:
+    """Links are made on with what they were before."""
+    pair.tls = certificates(pair.directory, "phb", "shb")
+    await pair.start_all()
+    await pair.until_linked("phb", "shb")
+
+    whole = (pair.directory / "phb.pem").read_bytes()
+    (pair.directory / "phb.pem").write_bytes(whole[:300])
+    await until(lambda: "certificate_unusable" in pair.alarms("phb"), "the alarm")
+
+    assert "certificate_unusable" not in pair.alarms("shb")
+    await until_linked_anew(pair)
+    (pair.directory / "phb.pem").write_bytes(whole)
+    await until(lambda: "certificate_unusable" not in pair.alarms("phb"), "the end of the alarm")
+
+
+async def until_read(pair: TestNetwork) -> None:
+    """Waits until each node has read its files as they are now."""
+
+    def stamps() -> set[object]:
+        transports = [node._loaded.nodes_transport for node in pair.nodes.values()]
+        sides = [side for each in transports for side in (each._listening, each._dialing)]  # type: ignore[union-attr]
+        return {side._used == side._stamps() for side in sides}
+
+    await until(lambda: stamps() == {True}, "the nodes to read their files")
+
+
+async def until_linked_anew(pair: TestNetwork) -> None:
+    """Breaks the link, and waits for another one."""
+    before = sum(proxy.connections for proxy in pair.proxies.values())
+    for proxy in pair.proxies.values():
+        proxy.cut()
+    await until(lambda: sum(proxy.connections for proxy in pair.proxies.values()) > before, "another dial")
+    await pair.until_linked("phb", "shb")
+
+
 async def test_a_node_that_calls_itself_another_is_found_out_by_its_certificate(pair: TestNetwork) -> None:
     pair.tls = certificates(pair.directory, "phb", "shb")
     await pair.start("phb")

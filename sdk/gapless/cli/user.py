@@ -173,9 +173,7 @@ def _users(
 ) -> UserStore:
     """The users that the options mean."""
     if file is not None and (config is not None or path is not None):
-        raise ConfigurationError(
-            "--file names a file of users, --config and --path name a volume: only one is meant"
-        )
+        raise ConfigurationError("--file names a file of users, --config and --path name a volume: only one is meant")
     if file is not None:
         return StoredUsers(FileRows(file))
     if config is not None or path is not None:

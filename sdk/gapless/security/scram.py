@@ -84,6 +84,7 @@ class Scram:
 
     mechanism = "scram"
     trusted = True
+    needs_certificate = False
 
     def __init__(self, rows: Mapping[str, bytes], secret: bytes, failures: Failures | None) -> None:
         """`failures`: None if answers are never delayed."""

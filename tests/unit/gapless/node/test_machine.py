@@ -29,6 +29,7 @@ from gapless.core.ports import (
 )
 from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
 from gapless.core.server.reception import WITHIN, Reception
+from gapless.core.server.users import Users
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import (
     AskStatus,

@@ -19,6 +19,7 @@ from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.server.reception import WITHIN, Reception
+from gapless.core.server.users import Users
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node import upkeep
