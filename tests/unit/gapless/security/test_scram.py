@@ -13,17 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.ports import (
-    NO_CERTIFICATE,
-    Admission,
-    AuthContext,
-    Authentication,
-    Judgement,
-    Later,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication
+from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.users import UserRow
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless.security import scram
