@@ -4,6 +4,7 @@ from gapless import sync
 from gapless.client.ack_modes import AckMode
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
+from gapless.client.credentials import BearerToken, Password
 from gapless.client.listings import (
     AlarmInfo,
     BrokerStatus,
@@ -30,6 +31,7 @@ from gapless.core.stream.events import Event
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     ArchiveError,
+    AuthenticationError,
     AuthorizationError,
     ConfigurationError,
     ConnectionClosedError,
@@ -78,8 +80,10 @@ __all__ = [
     "AlarmInfo",
     "Archive",
     "ArchiveError",
+    "AuthenticationError",
     "AuthorizationError",
     "Batch",
+    "BearerToken",
     "BrokerStatus",
     "CheckpointToken",
     "ConfigurationError",
@@ -105,6 +109,7 @@ __all__ = [
     "MissingAnswer",
     "NoAnswerError",
     "NodeTwiceError",
+    "Password",
     "PluginError",
     "ProtocolError",
     "PubendInfo",

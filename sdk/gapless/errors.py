@@ -27,6 +27,7 @@
     │   └── PublishUncertainError     closed before the answer: `recover()` tells
     ├── ConnectionClosedError         the connection was closed, by this side or for good
     │   └── ConnectionRefusedByBrokerError  the broker refused the handshake
+    │       └── AuthenticationError   it does not take the credentials, or they must not be shown to it
     ├── ProtocolError                 a frame breaks the protocol
     │   ├── LocalProtocolError        this side did
     │   └── RemoteProtocolError       the other side did
@@ -214,6 +215,13 @@ class ConnectionClosedError(GaplessError):
 
 class ConnectionRefusedByBrokerError(ConnectionClosedError):
     """The broker refused the handshake; trying again will not help."""
+
+
+class AuthenticationError(ConnectionRefusedByBrokerError):
+    """The broker does not take the credentials of this client, or takes none of this kind; trying again will not help.
+
+    Also for credentials that are not shown to a broker: they are too long, or others could read them on the way.
+    """
 
 
 class ProtocolError(GaplessError):

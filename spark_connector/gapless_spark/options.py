@@ -7,6 +7,7 @@ that look like a name of ours.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias
 
+from gapless.client.addresses import Login, with_login
+from gapless.client.credentials import PASSWORD_FILE
 from gapless.client.options import check_name
 from gapless.errors import ConfigurationError, GaplessError
 from gapless.selectors.filters import check_pattern
@@ -36,7 +39,7 @@ class SourceOptions:
     """The options of a source, in the form in which it uses them."""
 
     brokers: str
-    """An address for `gapless.connect`."""
+    """An address for `gapless.connect`, with the user and the files of the options in it: no secret goes to workers."""
     subscription: str | None = None
     """Required for streaming. A batch query without one reads through a temporary subscription."""
     client_id: str = ""
@@ -131,6 +134,9 @@ def _timing(value: str) -> str:
 
 OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "brokers": ("brokers", _brokers),
+    "user": ("user", _text),
+    "passwordFile": ("password_file", _text),
+    "tokenFile": ("token_file", _text),
     "subscription": ("subscription", _subscription),
     "clientId": ("client_id", _text),
     "topics": ("topics", _topics),
@@ -153,6 +159,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "pushdown": ("pushdown", _flag),
 }
 """The options by the names that users write: in upper or lower case, with or without `gapless.` before them."""
+LOGIN: Final = ("user", "password_file", "token_file")
+"""The fields that become a part of the address."""
 _BY_LOWER: Final = {name.lower(): (name, *what) for name, what in OPTIONS.items()}
 _ALIKE: Final = 0.8
 """How much a name without `gapless.` looks like one of ours when it must be a misspelt one, from 0 to 1."""
@@ -175,6 +183,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         values[field] = _converted(name, text, convert)
     if "brokers" not in values:
         raise ConfigurationError('option brokers is missing: .option("brokers", "HOST:PORT")')
+    values["brokers"] = address_of(values["brokers"], *(values.pop(field, "") for field in LOGIN))
     if streaming and "subscription" not in values:
         raise ConfigurationError('option subscription is missing: a stream has a name, .option("subscription", …)')
     if not streaming and "starting_offsets" not in values:
@@ -185,6 +194,15 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     if options.starting_timestamp is not None and "starting_offsets" in named:
         raise ConfigurationError("option startingTimestamp: startingOffsets says where to begin, too; say one of them")
     return options
+
+
+def address_of(brokers: str, user: str, password_file: str, token_file: str) -> str:
+    """Returns the address with a user and files, which are the same in all workers. Raises ConfigurationError."""
+    if user and not password_file:
+        password_file = os.environ.get(PASSWORD_FILE, "")
+    if not user and not password_file and not token_file:
+        return brokers
+    return with_login(brokers, Login(user, password_file, token_file))
 
 
 def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:

@@ -17,7 +17,7 @@ from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError
 from gapless.selectors.filters import check_topic
 from gapless.texts import text_problem
 from gapless_spark.connections import shared_connection
-from gapless_spark.options import check_unknown, duration
+from gapless_spark.options import address_of, check_unknown, duration
 from gapless_spark.rows import KEY
 from gapless_spark.telling import coded
 
@@ -32,7 +32,18 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns of a sink, and their possible types."""
 _OPTIONS: Final = {
     name.lower(): name
-    for name in ("brokers", "clientId", "topic", "txnAppId", "txnVersion", "messageIdColumn", "brokerTimeout")
+    for name in (
+        "brokers",
+        "user",
+        "passwordFile",
+        "tokenFile",
+        "clientId",
+        "topic",
+        "txnAppId",
+        "txnVersion",
+        "messageIdColumn",
+        "brokerTimeout",
+    )
 }
 
 
@@ -41,6 +52,7 @@ class SinkOptions:
     """The options of a sink, in the form in which it uses them."""
 
     brokers: str
+    """An address for `gapless.connect`, with the user and the files of the options in it: no secret goes to workers."""
     client_id: str = ""
     topic: str | None = None
     """The topic for rows without one."""
@@ -92,7 +104,10 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     if "topic" in values:
         _checked_topic(values["topic"])
     return SinkOptions(
-        brokers if "://" in brokers else f"gapless://{brokers}",
+        address_of(
+            brokers if "://" in brokers else f"gapless://{brokers}",
+            *(values.get(name, "") for name in ("user", "passwordFile", "tokenFile")),
+        ),
         values.get("clientId", ""),
         values.get("topic"),
         values.get("txnAppId"),

@@ -42,7 +42,7 @@ import pytest
 from gapless.core.ports import AuthContext, Authentication, Authenticator
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.handshake import ROUNDS_MAX
-from gapless.core.server.limits import HELLO_BYTES_MAX
+from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless.texts import name_problem
 

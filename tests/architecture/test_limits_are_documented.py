@@ -26,12 +26,12 @@ from gapless.core.client.ranges import reading
 from gapless.core.network import facts, frames
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.server import SessionLimits, answering, handshake, inquiries, publishing
-from gapless.core.server.limits import HELLO_BYTES_MAX
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import framing, token_room
 from gapless.core.wire.framing import encode_header
+from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.node.config import LimitsSection, NodeSection, make_config
 from gapless.selectors import lexer, parser, topics

@@ -31,7 +31,7 @@ async def examined(network: TestNetwork, at: str) -> Examination:
     """What the doctor sees through a node."""
     examination = Examination()
     description = load_network(network.directory / "network.toml")
-    await bounded(examine_network(examination, description, network.nodes[at].url, 15.0))
+    await bounded(examine_network(examination, description, network.nodes[at].url, 15.0, None))
     return examination
 
 
@@ -151,7 +151,7 @@ async def test_a_network_that_cannot_be_asked_is_a_finding(network: TestNetwork)
     network.write()
     examination = Examination()
     description = load_network(network.directory / "network.toml")
-    await bounded(examine_network(examination, description, "gapless://127.0.0.1:1", 1.0))
+    await bounded(examine_network(examination, description, "gapless://127.0.0.1:1", 1.0, None))
 
     [finding] = examination.findings
     assert "no node of the network can be asked" in finding

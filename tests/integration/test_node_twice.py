@@ -65,7 +65,7 @@ class Run:
         """What `gapless doctor --network` finds."""
         examination = Examination()
         description = load_network(self.network.directory / "network.toml")
-        await bounded(examine_network(examination, description, self.network.nodes[at].url, 15.0))
+        await bounded(examine_network(examination, description, self.network.nodes[at].url, 15.0, None))
         return examination.findings
 
     async def until_shut_out(self, name: str, *neighbours: str) -> None:

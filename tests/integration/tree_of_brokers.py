@@ -109,7 +109,7 @@ class Tree:
     async def findings(self, name: str) -> list[str]:
         """What `gapless doctor` finds at one node."""
         examination = Examination()
-        await bounded(examine_broker(examination, self.nodes[name].url, 5.0, expected=True), PATIENCE)
+        await bounded(examine_broker(examination, self.nodes[name].url, 5.0, None, expected=True), PATIENCE)
         return examination.findings
 
     async def until_found(self, name: str, words: str) -> None:

@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError
+from gapless.cli.output import one_line
+from gapless.errors import ConfigurationError, ConnectionClosedError, ConnectionRefusedByBrokerError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from gapless import Connection
+    from gapless import Connection, Password
+    from gapless.client.credentials import CredentialSource
 
 Result = TypeVar("Result")
 INTERRUPTED: Final = 130
@@ -60,12 +63,68 @@ def _end_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
+def credentials_of(url: str, user: str) -> Password | None:
+    """The user's password, which is asked for where nothing says in which file it is; None if the address says it all.
+
+    Raises ConfigurationError.
+    """
+    from gapless.client.addresses import Remote, parse
+    from gapless.client.credentials import PASSWORD_FILE, Password
+
+    target = parse(url)
+    login = target.login if isinstance(target, Remote) else None
+    if login is not None and user and user != login.user:
+        raise ConfigurationError(f"--user says {user!r}, and the address says something else; leave one of them out")
+    name = user or ("" if login is None else login.user)
+    file = os.environ.get(PASSWORD_FILE, "")
+    if not name or (login is not None and (login.password_file or file)):
+        return None
+    return Password.from_file(name, file) if file else Password(name, _asked_password(name))
+
+
+def address_for_workers(url: str, user: str) -> str:
+    """The address with the user in it, for other processes: they are told no password, but the file that it is in.
+
+    Raises ConfigurationError.
+    """
+    from gapless.client.addresses import Login, with_login
+    from gapless.client.credentials import PASSWORD_FILE
+
+    if not user:
+        return url
+    file = os.environ.get(PASSWORD_FILE, "")
+    if not file:
+        raise ConfigurationError(
+            f"the processes that work for this command read the password of {user!r} from a file: name it in"
+            f" {PASSWORD_FILE}, or in the address, gapless+tls://USER@HOST?password_file=FILE"
+        )
+    return with_login(url, Login(user, file))
+
+
+def _asked_password(user: str) -> str:
+    """What somebody types who is asked for a password, and does not see it. Raises ConfigurationError."""
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(f"Password of {one_line(user)}: ")
+        except (GetPassWarning, EOFError):
+            pass
+    raise ConfigurationError(
+        f"nobody is there to be asked for the password of {user!r}: put it into a file, and its name into"
+        " GAPLESS_PASSWORD_FILE, or into the address: gapless+tls://USER@HOST?password_file=FILE"
+    )
+
+
 @asynccontextmanager
-async def connected(url: str, client_id: str, wait: float) -> AsyncIterator[Connection]:
+async def connected(
+    url: str, client_id: str, wait: float, credentials: CredentialSource | None
+) -> AsyncIterator[Connection]:
     """A connection that is open. Raises ConnectionClosedError when no broker answers within `wait` seconds."""
     import gapless
 
-    connecting = gapless.connect(url, client_id=client_id)
+    connecting = gapless.connect(url, client_id=client_id, credentials=credentials)
     try:
         connection = await within(wait, connecting, f"{NO_ANSWER} {wait:g} seconds")
     except ConnectionRefusedByBrokerError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from gapless.cli.connecting import connected, run, within
+from gapless.cli.connecting import connected, credentials_of, run, within
 from gapless.cli.doctor_logs import (
     PIN_COLUMNS,
     WAITING_COLUMNS,
@@ -32,12 +32,13 @@ from gapless.cli.doctor_logs import (
     waiting_of,
 )
 from gapless.cli.doctor_services import own_name, services
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait, naming_what_makes_it
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, User, Wait, naming_what_makes_it
 from gapless.cli.output import one_line, print_json, print_table, shown_bytes, shown_lag, some_lines, table_of
 from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
 if TYPE_CHECKING:
     from gapless import AlarmInfo, BrokerStatus, Connection, Gauge, PubendInfo, SubscriptionInfo
+    from gapless.client.credentials import CredentialSource
     from gapless.node.config import NodeConfig
     from gapless.node.network import NetworkDescription
 
@@ -96,6 +97,7 @@ def doctor(
         Path | None, typer.Option(metavar="FILE", help="The description of a network: look at all of its nodes.")
     ] = None,
     url: DoctorUrl = None,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +113,11 @@ def doctor(
     if network is not None:
         if config is not None:
             raise ConfigurationError("--network looks at a network, --config at one broker: name one of them")
-        run(examine_network(examination, load_network_of(network), url, wait))
+        from gapless.cli.doctor_network import urls_of
+
+        description = load_network_of(network)
+        where = url or urls_of(description) or DEFAULT_URL
+        run(examine_network(examination, description, where, wait, credentials_of(where, user)))
         finish(examination, as_json=as_json)
         return
     if config is None and url is not None:
@@ -119,7 +125,8 @@ def doctor(
     else:
         settings = examine_configuration(examination, config)
         expected = settings is not None and examine_storage(examination, settings)
-    run(examine_broker(examination, url or own_url(examination), wait, expected=expected))
+    where = url or own_url(examination)
+    run(examine_broker(examination, where, wait, credentials_of(where, user), expected=expected))
     finish(examination, as_json=as_json)
 
 
@@ -206,13 +213,15 @@ def examine_storage(examination: Examination, settings: NodeConfig) -> bool:
     return in_use
 
 
-async def examine_broker(examination: Examination, url: str, wait: float, *, expected: bool) -> None:
+async def examine_broker(
+    examination: Examination, url: str, wait: float, credentials: CredentialSource | None, *, expected: bool
+) -> None:
     """Whether a broker answers, and who holds how much of which log there.
 
     `expected`: it has to, for somebody has named it, or has the volume open.
     """
     try:
-        async with connected(url, "", wait) as connection:
+        async with connected(url, "", wait, credentials) as connection:
             asked = asyncio.gather(connection.pubends(), connection.subscriptions())
             pubends, subscriptions = await within(wait, asked, f"the broker at {url} does not answer questions")
             status = await within(wait, _status(connection), f"the broker at {url} does not tell its status")
@@ -261,15 +270,18 @@ def load_network_of(path: Path) -> NetworkDescription:
 
 
 async def examine_network(
-    examination: Examination, description: NetworkDescription, url: str | None, wait: float
+    examination: Examination,
+    description: NetworkDescription,
+    where: str,
+    wait: float,
+    credentials: CredentialSource | None,
 ) -> None:
     """All nodes of a network: who answers, whose map differs, which links are down, and which SHB is behind."""
     from gapless.cli import doctor_network as of_network
 
-    where = url or of_network.urls_of(description) or DEFAULT_URL
     facts = examination.facts["network"] = {"name": description.name, "file": str(description.path), "url": where}
     try:
-        view = await of_network.look(description, where, wait)
+        view = await of_network.look(description, where, wait, credentials)
     except GaplessError as error:
         examination.findings.append(f"no node of the network can be asked: {error}. --url names one that can be")
         return

@@ -21,6 +21,7 @@ from gapless.errors import ConnectionClosedError, GaplessError
 
 if TYPE_CHECKING:
     from gapless import AlarmInfo, BrokerStatus, Connection, PubendInfo, SubscriptionInfo
+    from gapless.client.credentials import CredentialSource
     from gapless.node.network import NetworkDescription
 
 LINK_SLOW: Final = 1.0
@@ -109,9 +110,11 @@ def urls_of(description: NetworkDescription) -> str:
     return f"gapless://{','.join(known)}" if known else ""
 
 
-async def look(description: NetworkDescription, url: str, wait: float) -> NetworkView:
+async def look(
+    description: NetworkDescription, url: str, wait: float, credentials: CredentialSource | None
+) -> NetworkView:
     """Asks every node of the network through the one at `url`. Raises GaplessError when there is none to ask."""
-    async with connected(url, "", wait) as connection:
+    async with connected(url, "", wait, credentials) as connection:
         if connection.network != description.name:
             raise ConnectionClosedError(
                 f"the broker at {url} is in the network {connection.network!r}, not in {description.name!r}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.connecting import connected, run
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.connecting import connected, credentials_of, run
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, User, Wait
 from gapless.cli.output import one_line, print_json, print_listing, shown_bytes, shown_lag, shown_tick
 
 if TYPE_CHECKING:
@@ -37,28 +37,32 @@ PUBEND_COLUMNS = {
 NO_PUBEND = "there is no pubend: where one should come from a log of others, `gapless doctor` says what it waits for"
 
 
-def subscriptions(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
+def subscriptions(
+    *, url: Url = DEFAULT_URL, user: User = "", wait: Wait = DEFAULT_WAIT, as_json: AsJson = False
+) -> None:
     """List the durable subscriptions of all clients and nodes, their positions and how far they lag.
 
     A node that does not answer is named, and makes the exit status 1.
     """
+    credentials = credentials_of(url, user)
 
     async def ask() -> Listing[SubscriptionInfo]:
-        async with connected(url, "", wait) as connection:
+        async with connected(url, "", wait, credentials) as connection:
             return await connection.subscriptions()
 
     fields = subscription_json if as_json else subscription_cells
     show(run(ask()), fields, SUBSCRIPTION_COLUMNS, as_json=as_json, empty="there is no durable subscription")
 
 
-def pubends(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
+def pubends(*, url: Url = DEFAULT_URL, user: User = "", wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
     """List the pubends of all nodes and what they hold.
 
     A node that does not answer is named, and makes the exit status 1.
     """
+    credentials = credentials_of(url, user)
 
     async def ask() -> Listing[PubendInfo]:
-        async with connected(url, "", wait) as connection:
+        async with connected(url, "", wait, credentials) as connection:
             return await connection.pubends()
 
     fields = pubend_json if as_json else pubend_cells
@@ -100,14 +104,16 @@ def unsubscribe(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     *,
     url: Url = DEFAULT_URL,
+    user: User = "",
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
 ) -> None:
     """End a durable subscription for good: what it has not consumed is not kept for it any more."""
+    credentials = credentials_of(url, user)
 
     async def ask() -> None:
-        async with connected(url, "", wait) as connection:
+        async with connected(url, "", wait, credentials) as connection:
             await connection.unsubscribe(name, client_id=client_id)
 
     run(ask())

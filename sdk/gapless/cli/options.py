@@ -17,6 +17,11 @@ URL_OPTION: Final = typer.Option(
     " transport, or embedded:DIRECTORY.",
 )
 Url: TypeAlias = Annotated[str, URL_OPTION]
+USER_OPTION: Final = typer.Option(
+    metavar="NAME",
+    help="Who this is: the password is in the file that GAPLESS_PASSWORD_FILE names, or is asked for.",
+)
+User: TypeAlias = Annotated[str, USER_OPTION]
 ClientId: TypeAlias = Annotated[
     str,
     typer.Option(metavar="ID", help="Whose durable subscriptions are meant; names are unique within a client id."),

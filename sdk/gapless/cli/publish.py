@@ -9,22 +9,22 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typing_extensions import Self
 
-from gapless.cli.connecting import connected, run
+from gapless.cli.connecting import connected, credentials_of, run
 from gapless.cli.lines import message_of, message_of_text
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, User, Wait
 from gapless.cli.output import print_json
 from gapless.cli.waiting import telling_why
 from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError, InvalidTopicError
 
 if TYPE_CHECKING:
-    from gapless import Message, Receipt
+    from gapless import Connection, Message, Receipt
 
 REPORT_EVERY = 1000
 """Events between two looks at the clock of the progress shown."""
@@ -51,6 +51,7 @@ def publish(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
@@ -63,12 +64,14 @@ def publish(
     if message is not None:
         if file is not None:
             raise ConfigurationError("-m has the only event: there is nothing to be read from a file")
-        outcome = run(_publish_one(topic, message_of_text(message, properties or ()), url, client_id, wait))
+        event = message_of_text(message, properties or ())
+        outcome = run(_publish_one(topic, event, connected(url, client_id, wait, credentials_of(url, user))))
     elif properties:
         raise ConfigurationError("-p is for the event of -m TEXT; each line has properties of its own")
     else:
         with opened(file or Path("-")) as descriptor:
-            outcome = run(_publish(topic, descriptor, url, client_id, wait))
+            credentials = credentials_of(url, user)
+            outcome = run(_publish(topic, descriptor, connected(url, client_id, wait, credentials)))
     if as_json:
         print_json(outcome.fields())
     else:
@@ -115,9 +118,9 @@ def opened(file: Path) -> Iterator[int]:
         yield opened_file.fileno()
 
 
-async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: float) -> PublishReport:
+async def _publish(topic: str, descriptor: int, connecting: AbstractAsyncContextManager[Connection]) -> PublishReport:
     outcome = PublishReport(topic)
-    async with connected(url, client_id, wait) as connection, connection.session() as session:
+    async with connecting as connection, connection.session() as session:
         lines = LineReader(descriptor)
         publisher = session.publisher(topic)
         messages = _messages(lines, outcome)
@@ -137,9 +140,11 @@ async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: 
     return outcome
 
 
-async def _publish_one(topic: str, message: Message, url: str, client_id: str, wait: float) -> PublishReport:
+async def _publish_one(
+    topic: str, message: Message, connecting: AbstractAsyncContextManager[Connection]
+) -> PublishReport:
     outcome = PublishReport(topic)
-    async with connected(url, client_id, wait) as connection, connection.session() as session:
+    async with connecting as connection, connection.session() as session:
         publisher = session.publisher(topic)
         try:
             async with telling_why(connection, [topic], lambda: outcome.count):

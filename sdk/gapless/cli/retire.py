@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gapless.cli.connecting import connected, run
+from gapless.cli.connecting import connected, credentials_of, run
 from gapless.cli.listings import missing_json
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, Wait
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait
 from gapless.cli.output import one_line, print_json
 from gapless.errors import ConfigurationError
 
@@ -21,6 +21,7 @@ def retire(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The SHB's id, or the name of its node alone.")],
     *,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
     running: Annotated[bool, typer.Option("--running", help="Also one that runs, and has answered.")] = False,
@@ -32,9 +33,10 @@ def retire(
     same, they are told of a gap. Any node of the network takes it to every node that hosts pubends. It may be repeated,
     and has to be if one of these does not confirm it, which makes the exit status 1. An SHB that runs is refused.
     """
+    credentials = credentials_of(url, user)
 
     async def ask(shb: str, *, only_look: bool) -> Retirement:
-        async with connected(url, "", wait) as connection:
+        async with connected(url, "", wait, credentials) as connection:
             return await connection.retire(shb, only_look=only_look, running=running)
 
     found = run(ask(name, only_look=True))

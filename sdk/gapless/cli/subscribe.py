@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gapless.cli.connecting import connected, run
+from gapless.cli.connecting import connected, credentials_of, run
 from gapless.cli.lines import aware_time, fields_of_event, fields_of_gap, readable_event
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, User, Wait
 from gapless.cli.output import json_line, one_line
 from gapless.cli.publish import stopping_on_interrupt
 from gapless.cli.waiting import telling_why
@@ -79,6 +79,7 @@ def subscribe(
         EventsInOrder, typer.Option(help="Of events of several pubends: each pubend's own, or one over a group.")
     ] = EventsInOrder.PUBEND,
     url: Url = DEFAULT_URL,
+    user: User = "",
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
@@ -89,10 +90,11 @@ def subscribe(
     nothing is lost. A gap is printed in its place, and makes the exit status 1.
     """
     position = (token_file and read_token(token_file)) or start_of(start)
+    credentials = credentials_of(url, user)
     consumer = EventPrinter(token_file and token_file.resolve(), count, ack=ack, as_json=as_json)
 
     async def consume() -> None:
-        async with connected(url, client_id, wait) as connection, connection.session() as session:
+        async with connected(url, client_id, wait, credentials) as connection, connection.session() as session:
             subscribing = session.subscribe(
                 *topic,
                 name=name,

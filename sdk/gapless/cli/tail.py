@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from gapless.cli.connecting import connected, run
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, Wait
+from gapless.cli.connecting import connected, credentials_of, run
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait
 from gapless.cli.output import one_line
 from gapless.cli.publish import stopping_on_interrupt
 from gapless.cli.subscribe import EventPrinter
@@ -45,6 +45,7 @@ def tail(
     ] = 0,
     follow: Annotated[bool, typer.Option(help="Go on with what comes; else end after --last.")] = True,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
 ) -> None:
@@ -54,10 +55,11 @@ def tail(
     """
     if not follow and not last:
         raise ConfigurationError("--no-follow ends after the events of --last N: say how many")
+    credentials = credentials_of(url, user)
     printer = EventPrinter(None, None, ack=False, as_json=as_json)
 
     async def watch() -> None:
-        async with connected(url, "", wait) as connection, connection.session() as session:
+        async with connected(url, "", wait, credentials) as connection, connection.session() as session:
             await Tail(connection, session, topic, selector, printer).run(last, follow=follow)
 
     run(watch())

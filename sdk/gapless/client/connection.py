@@ -14,6 +14,7 @@ from gapless import plugins
 from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Remote, parse
 from gapless.client.awaitable import AwaitableContext
+from gapless.client.credentials import AskCredentials, CredentialSource, asks, source_of
 from gapless.client.driver import Dialler, Driver
 from gapless.client.embedded import EmbeddedBroker
 from gapless.client.listings import (
@@ -43,7 +44,13 @@ CLOSING: Final[Mapping[str, Any]] = {"close_timeout": 1.5}
 
 
 def connect(
-    address: str, *, client_id: str = "", identify: bool = False, wait: bool = False, archive: Archive | None = None
+    address: str,
+    *,
+    client_id: str = "",
+    credentials: CredentialSource | None = None,
+    identify: bool = False,
+    wait: bool = False,
+    archive: Archive | None = None,
 ) -> AwaitableContext[Connection]:
     """Returns a connection to a broker, to be awaited or entered.
 
@@ -52,11 +59,14 @@ def connect(
             `gapless://HOST:PORT`; several hosts, separated by commas, are tried one after the other.
             `gapless+tls://…`: with TLS. After the hosts it takes
             `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME`, each as far as needed.
+            Of both, `USER@` may stand before the hosts, and `?password_file=FILE` or `?token_file=FILE` behind them.
+            The environment variable GAPLESS_PASSWORD_FILE names the file where the address does not.
             `gapless+NAME://ADDRESS`: through the transport plugin NAME, which gets no options.
             `embedded:PATH`: a broker in this process, on the volume at PATH. All connections of this event loop to the
             same PATH share it (and so do all of `gapless.sync`).
             `embedded:`: a broker in memory, for this connection alone.
         client_id: The first half of the names of durable subscriptions.
+        credentials: Who this client is: `gapless.Password` or `gapless.BearerToken`.
         identify: Whether what it publishes says whose it is, in the property JMSXAppID: the client id or, without one,
             a text that is this connection's own. So `no_local=True` can leave it out.
         wait: Whether to go on trying if no broker answers at first. A connection that is lost later is always restored,
@@ -64,11 +74,12 @@ def connect(
         archive: Fills gaps: if a subscription of this connection meets a gap, it gets the archive's events instead.
 
     Raises ConfigurationError here. When awaited or entered, it also raises ConnectionClosedError if no broker answers,
-    ConnectionRefusedByBrokerError, StorageError for an embedded broker, and ConfigurationError for an archive of
-    another network.
+    ConnectionRefusedByBrokerError (and of its kind AuthenticationError: the credentials are not taken, or there are
+    none), StorageError for an embedded broker, and ConfigurationError for an archive of another network.
 
     """
     target = parse(address)
+    source = source_of(target.login if isinstance(target, Remote) else None, credentials)
     if client_id != "":
         client_id = check_name(client_id, "the client id")
     if archive is not None:
@@ -80,13 +91,17 @@ def connect(
             transport = plugins.load("transport", target.transport)(options=options)
             for each in target.addresses:
                 transport.is_loopback(each)  # raises if it is malformed: then no other is dialled, either
+            ask = None if source is None else asks(source, transport.is_loopback)
             return await _open(
-                target.addresses, transport.dial, client_id, None, archive, identify=identify, patient=wait
+                target.addresses, transport.dial, ask, client_id, None, archive, identify=identify, patient=wait
             )
         broker = EmbeddedBroker(target.path)
         await broker.start()
         try:
-            return await _open((address,), broker.dial, client_id, broker, archive, identify=identify, patient=wait)
+            ask = None if source is None else asks(source, lambda _address: True)
+            return await _open(
+                (address,), broker.dial, ask, client_id, broker, archive, identify=identify, patient=wait
+            )
         except BaseException:
             await broker.stop()
             raise
@@ -97,6 +112,7 @@ def connect(
 async def _open(
     addresses: tuple[str, ...],
     dial: Dialler,
+    ask: AskCredentials | None,
     client_id: str,
     broker: EmbeddedBroker | None,
     archive: Archive | None,
@@ -110,8 +126,9 @@ async def _open(
         instance=token_hex(16),
         attempts=attempts_of_process(),
         random=Random(),  # noqa: S311 - for the jitter of delays
+        has_credentials=ask is not None,
     )
-    driver = Driver(core, dial, identifies=identify, patient=patient)
+    driver = Driver(core, dial, ask, identifies=identify, patient=patient)
     if broker is not None:
         broker.watch(driver.end)
     await driver.start()

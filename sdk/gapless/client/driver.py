@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 from gapless import loggers
+from gapless.client.credentials import reason_of
+from gapless.core.client import LinkSecurity
 from gapless.core.client.link import effects as e
-from gapless.errors import ConnectionClosedError, GaplessError
+from gapless.errors import AuthenticationError, ConfigurationError, ConnectionClosedError, GaplessError
+from gapless.security.binding import end_point
 
 if TYPE_CHECKING:
+    from gapless.client.credentials import AskCredentials
     from gapless.core.client import ClientCore
     from gapless.spi import Link, LinkHandler
 
@@ -95,8 +99,10 @@ class ClientLinkOwner:
 class Driver:
     """Runs one core on the running loop, from `start` to `close`."""
 
-    def __init__(self, core: ClientCore, dial: Dialler, *, identifies: bool, patient: bool) -> None:
-        """`patient`: whether `start` goes on trying if no broker answers at first."""
+    def __init__(
+        self, core: ClientCore, dial: Dialler, ask: AskCredentials | None, *, identifies: bool, patient: bool
+    ) -> None:
+        """`ask` says the credentials, if the core has some. `patient`: whether `start` goes on trying at first."""
         self.core = core
         self.stamp = core.app_id if identifies else ""
         """The JMSXAppID of everything that is published; "": none."""
@@ -109,12 +115,15 @@ class Driver:
         self._thread = get_ident()
         """Where the loop ran last."""
         self._dial = dial
+        self._ask = ask
         self._patient = patient
         self._recipients: dict[int, Recipient] = {}
         self._links: dict[int, ClientLinkOwner] = {}
         self._links_left: dict[int, ClientLinkOwner] = {}
         """Those that may not be touched any more. They are kept, as a forgotten socket is closed with a warning."""
         self._dialling: dict[int, asyncio.Task[None]] = {}
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        """Those that ask for credentials, by their links."""
         self._opening: asyncio.Future[None] | None = None
         self._all_links_closed: asyncio.Future[None] | None = None
         self._changes: list[asyncio.Future[None]] = []
@@ -129,6 +138,7 @@ class Driver:
         """When a broker has answered something last, and when somebody who left did not wait for that any more."""
         recipient = self._recipients.get
         self._effects: dict[type, Callable[[Any], None]] = {
+            e.AskCredentials: self._on_ask_credentials,
             e.OpenLink: self._on_dial,
             e.SendFrames: self._on_send_frames,
             e.AskRoom: self._on_ask_room,
@@ -172,10 +182,11 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for task in list(self._dialling.values()):
+        tasks = [*self._dialling.values(), *self._asking.values()]
+        for task in tasks:
             task.cancel()
-        if self._dialling:
-            await asyncio.wait(list(self._dialling.values()))
+        if tasks:
+            await asyncio.wait(tasks)
         if self._links:
             if self._all_links_closed is None:
                 self._all_links_closed = self.loop.create_future()
@@ -347,6 +358,43 @@ class Driver:
         self._answered_at = self.loop.time()
         self._recipients.get(receipted.publisher, NO_RECIPIENT).on_receipted(receipted)
 
+    def _on_ask_credentials(self, question: e.AskCredentials) -> None:
+        self._stop_asking(question.link)
+        task = self.loop.create_task(self._ask_credentials(question), name="gapless asks for credentials")
+        self._asking[question.link] = task
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._asking.get(question.link) is done:
+                del self._asking[question.link]
+
+        task.add_done_callback(forget)
+
+    async def _ask_credentials(self, question: e.AskCredentials) -> None:
+        assert self._ask is not None
+        try:
+            credentials = await self._ask(question.address)
+        except Exception as error:  # noqa: BLE001 - whatever an application's callable raises
+            self._no_credentials(question.link, error)
+        else:
+            self.core.on_credentials(question.link, credentials, self.now())
+        self.pump()
+
+    def _no_credentials(self, link: int, error: Exception) -> None:
+        """Whoever connects first hears of it at once; later there may be some another time."""
+        reason = f"there are no credentials: {reason_of(error)}"
+        opening = self._opening
+        is_final = not self._patient or isinstance(error, ConfigurationError)
+        if opening is not None and not opening.done() and is_final:
+            told = error if isinstance(error, GaplessError) else AuthenticationError(reason)
+            told.__cause__ = None if told is error else error
+            opening.set_exception(told)
+        self.core.on_no_credentials(link, reason, self.now())
+
+    def _stop_asking(self, link: int) -> None:
+        task = self._asking.pop(link, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
     def _on_dial(self, dial: e.OpenLink) -> None:
         task = self.loop.create_task(self._dial_link(dial), name=f"gapless dials {dial.address}")
         self._dialling[dial.link] = task
@@ -358,7 +406,8 @@ class Driver:
             return end
 
         try:
-            await self._dial(dial.address, accept)
+            link = await self._dial(dial.address, accept)
+            security = LinkSecurity(end_point(link.shown), link.secure)
         except (OSError, GaplessError) as error:
             self._dial_failed(dial, str(error) or type(error).__name__)
         except BaseException as error:
@@ -366,7 +415,7 @@ class Driver:
             self._dial_failed(dial, repr(error))
             raise
         else:
-            self.core.on_link_up(dial.link, self.now())
+            self.core.on_link_up(dial.link, security, self.now())
             self.pump()
 
     def _dial_failed(self, dial: e.OpenLink, reason: str) -> None:
@@ -400,6 +449,7 @@ class Driver:
             end.link.raise_limit(limit.limit)
 
     def _on_hangup(self, hangup: e.CloseLink) -> None:
+        self._stop_asking(hangup.link)
         task = self._dialling.get(hangup.link)
         if task is not None:
             task.cancel()

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from gapless import loggers, sync
 from gapless.client.ack_modes import AckMode
+from gapless.client.credentials import Password
 from gapless.client.messages import Message as SentMessage
 from gapless.client.options import check_name
 from gapless.client.receipts import Receipt
@@ -57,22 +58,33 @@ _MODES: Final = {
 class ConnectionFactory:
     """Makes contexts, each with a connection of its own."""
 
-    def __init__(self, url: str, client_id: str | None = None) -> None:
-        """`url`: as for `gapless.connect`. `client_id`: the first half of the names of durable subscriptions."""
+    def __init__(
+        self, url: str, client_id: str | None = None, *, user: str | None = None, password: str | None = None
+    ) -> None:
+        """`url`: as for `gapless.connect`. `client_id`: the first half of the names of durable subscriptions.
+
+        `user` and `password` come together; the address may name them instead. Raises JMSError.
+        """
         self._url = url
         self._client_id = _checked(client_id)
+        self._credentials: Password | None = None
+        if user is not None or password is not None:
+            with names_of_jms():
+                self._credentials = Password(user or "", password or "")
+        del password  # whoever shows the variables of a traceback shows no secret
 
     def create_context(self, session_mode: int = SessionMode.AUTO_ACKNOWLEDGE) -> JMSContext:
         """Connects, and returns a context. Raises JMSSecurityError, JMSError."""
         mode = _mode(session_mode)
-        return JMSContext(SharedConnection(self._url, self._client_id), mode)
+        return JMSContext(SharedConnection(self._url, self._client_id, self._credentials), mode)
 
 
 class SharedConnection:
     """A connection, and what its contexts share."""
 
-    def __init__(self, url: str, client_id: str) -> None:
+    def __init__(self, url: str, client_id: str, credentials: Password | None) -> None:
         self.url = url
+        self._credentials = credentials
         self.gate = Gate()
         self.contexts: set[JMSContext] = set()
         self.durable: set[str] = set()
@@ -86,7 +98,7 @@ class SharedConnection:
     def connect(self, client_id: str) -> None:
         """Connects as this client."""
         with names_of_jms():
-            self.below = sync.connect(self.url, client_id=client_id, identify=True)
+            self.below = sync.connect(self.url, client_id=client_id, credentials=self._credentials, identify=True)
 
     def tell(self, error: Exception) -> None:
         """An error has happened that no caller hears of: the exception listener does, or the log."""

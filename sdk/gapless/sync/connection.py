@@ -13,7 +13,8 @@ from weakref import WeakSet
 import gapless.client.connection as awaited
 from gapless import loggers
 from gapless.client.ack_modes import AckMode
-from gapless.client.addresses import Embedded, parse
+from gapless.client.addresses import Embedded, Remote, parse
+from gapless.client.credentials import CredentialSource, source_of
 from gapless.client.options import check_name
 from gapless.client.ranges.archives import Archive, check_archive
 from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
@@ -38,6 +39,7 @@ def connect(
     address: str,
     *,
     client_id: str = "",
+    credentials: CredentialSource | None = None,
     identify: bool = False,
     wait: bool = False,
     archive: Archive | None = None,
@@ -48,6 +50,7 @@ def connect(
     After `timeout` seconds it gives up and raises TimeoutError.
     """
     target = parse(address)
+    source_of(target.login if isinstance(target, Remote) else None, credentials)
     if client_id:
         check_name(client_id, "the client id")
     if archive is not None:
@@ -56,7 +59,14 @@ def connect(
 
     async def begin() -> awaited.Connection:
         opened.append(
-            await awaited.connect(address, client_id=client_id, identify=identify, wait=wait, archive=archive)
+            await awaited.connect(
+                address,
+                client_id=client_id,
+                credentials=credentials,
+                identify=identify,
+                wait=wait,
+                archive=archive,
+            )
         )
         return opened[0]
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import gapless
+from gapless.client.credentials import CredentialSource
 from gapless.errors import ConfigurationError, ConnectionClosedError, ConnectionRefusedByBrokerError
 
 WAIT: Final = 10.0
@@ -16,12 +17,17 @@ GOODBYE: Final = 2.0
 
 
 @contextmanager
-def connected(url: str, client_id: str = "", wait: float = WAIT) -> Iterator[gapless.sync.Connection]:
-    """A connection, for the length of a block. Raises ConnectionClosedError if no broker answers in time."""
+def connected(
+    url: str, client_id: str = "", wait: float = WAIT, credentials: CredentialSource | None = None
+) -> Iterator[gapless.sync.Connection]:
+    """A connection, for the length of a block. Raises ConnectionClosedError if no broker answers in time.
+
+    `credentials`: as for `gapless.connect`.
+    """
     if url.startswith("embedded:"):
         raise ConfigurationError(f"{url!r} is a broker inside one process: a pipeline needs one of its own")
     try:
-        connection = gapless.sync.connect(url, client_id=client_id, timeout=wait)
+        connection = gapless.sync.connect(url, client_id=client_id, credentials=credentials, timeout=wait)
     except ConnectionRefusedByBrokerError:
         raise
     except (ConnectionClosedError, TimeoutError) as error:

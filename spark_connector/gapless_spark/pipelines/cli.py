@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from gapless.cli.connecting import INTERRUPTED
-from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url
+from gapless.cli.connecting import INTERRUPTED, address_for_workers, credentials_of
+from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url, User
 from gapless.cli.output import print_json, shown_duration
 from gapless.errors import ConfigurationError
 from gapless_spark.pipelines.heal_command import heal
@@ -66,6 +66,7 @@ def archive(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark's; may be repeated.")
     ] = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     client_id: Annotated[str | None, typer.Option(metavar="ID", help="Whose subscription it is.")] = None,
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
@@ -78,6 +79,7 @@ def archive(
     from gapless.cli.subscribe import start_of
 
     begin = start_of(start)
+    where = address_for_workers(url, user)
     settings = _settings(spark_conf or ())
     with _extra():
         from gapless_spark.pipelines import archive as pipeline
@@ -90,7 +92,7 @@ def archive(
         wish = pipeline.Wish(subscription, topic, selector, client_id, begin)
         folder = ArchiveFolder(path)
         pipeline.check_wish(folder.description(), wish, folder.path)
-        with connected(url, client_id or "", wait):
+        with connected(where, client_id or "", wait):
             pass
         with (
             spark_session(master, settings) as spark,
@@ -100,7 +102,7 @@ def archive(
             done = pipeline.archive(
                 spark,
                 path,
-                url,
+                where,
                 subscription=subscription,
                 topics=topic,
                 selector=selector,
@@ -177,6 +179,7 @@ def replay(
     ] = False,
     resume: Annotated[bool, typer.Option(help="Begin where the last run noted that it was.")] = True,
     url: Url = DEFAULT_URL,
+    user: User = "",
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
@@ -186,6 +189,7 @@ def replay(
     It may be killed at any point: the same command goes on. What the archive lacks in the range is said, and makes
     the exit status 1.
     """
+    credentials = credentials_of(url, user)
     with _extra():
         from gapless_spark.pipelines.progress import shown
         from gapless_spark.pipelines.replay import replay as run
@@ -204,6 +208,7 @@ def replay(
                 into_itself=into_itself,
                 resume=resume,
                 client_id=client_id,
+                credentials=credentials,
                 wait=wait,
                 on_progress=lambda done: say(done.published + done.duplicates + done.skipped, done.total, ""),
             )

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url
+from gapless.cli.connecting import credentials_of
+from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url, User
 from gapless.cli.output import print_json, print_listing
 from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import gapless
+    from gapless.client.credentials import CredentialSource
     from gapless_spark.pipelines.heal import Healable, SubscriptionHealing
 
 DEFAULT_WAIT: Final = 10.0
@@ -49,6 +51,7 @@ def heal(
     ] = False,
     to: Annotated[str | None, typer.Option(metavar="TOPIC", help="Publish the events here, each once.")] = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     client_id: ClientId = "",
     wait: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long a broker may stay silent at first.")
@@ -64,7 +67,7 @@ def heal(
         raise ConfigurationError("--events prints, --to publishes: say one of them")
     if sum(each is not None for each in (token, gap or None, gaps)) > 1:
         raise ConfigurationError("--token, --gap and --gaps say the same: say one of them")
-    with _healing(path, name, url, client_id, wait) as healing:
+    with _healing(path, name, url, client_id, wait, credentials_of(url, user)) as healing:
         found = healing.look(_gaps(healing, token, gap or (), gaps))
         if events:
             _print_events(healing, found)
@@ -77,7 +80,9 @@ def heal(
 
 
 @contextmanager
-def _healing(path: Path, name: str, url: str, client_id: str, wait: float) -> Iterator[SubscriptionHealing]:
+def _healing(
+    path: Path, name: str, url: str, client_id: str, wait: float, credentials: CredentialSource | None
+) -> Iterator[SubscriptionHealing]:
     try:
         from gapless_spark.pipelines.archive_reader import Archive
         from gapless_spark.pipelines.broker import connected
@@ -85,7 +90,7 @@ def _healing(path: Path, name: str, url: str, client_id: str, wait: float) -> It
     except ImportError as error:
         raise ConfigurationError(f'this needs {error.name or error}: pip install "gapless[spark]"') from error
     archive = Archive(path)
-    with connected(url, client_id, wait) as connection:
+    with connected(url, client_id, wait, credentials) as connection:
         yield SubscriptionHealing(archive, connection, name)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 import gapless
+from gapless.client.credentials import CredentialSource
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick, reads_as_time, tick_at_time
 from gapless.errors import ConfigurationError, PublishRejectedError
 from gapless.selectors.headers import sent_headers
@@ -84,6 +85,7 @@ def replay(
     into_itself: bool = False,
     resume: bool = True,
     client_id: str = "",
+    credentials: CredentialSource | None = None,
     wait: float = WAIT,
     on_progress: OnProgress | None = None,
 ) -> Replayed:
@@ -103,6 +105,7 @@ def replay(
         into_itself: Whether it may publish events that the archive's own subscription will archive again.
         resume: Whether to begin where the last run has noted that it was.
         client_id: The client that publishes.
+        credentials: Who it is, as for `gapless.connect`.
         wait: How many seconds a broker may take for its first answer.
         on_progress: Called with how far the replay has come.
 
@@ -120,7 +123,7 @@ def replay(
         raise ConfigurationError("by_topic is for the topics that the events had: there is only one otherwise")
     folder = ArchiveFolder(path)
     description = folder.described()
-    with connected(url, client_id, wait) as connection:
+    with connected(url, client_id, wait, credentials) as connection:
         if not into_itself:
             _check_target(description, connection.network, topic)
         job = Job(description, connection.network, topic, by_topic, wanted, run)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.client import ClientCore, ClientSettings
+from gapless.core.client import OPEN_LINK, ClientCore, ClientSettings
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
 from gapless_sim.world.choices import random_of
@@ -86,6 +86,7 @@ class SimClient:
             instance=self.instance,
             attempts=self.attempts,
             random=jitter,
+            has_credentials=False,
             settings=ClientSettings(link_bytes=self.world.options.link_bytes),
         )
         self.world.note(self.name, "start", f"process {self.boots}")
@@ -178,7 +179,7 @@ class SimClient:
         if not self.running or link.client_life is not self.life:
             return
         self._links[number] = link
-        self._later(self.core.on_link_up, number)
+        self._later(self.core.on_link_up, number, OPEN_LINK)
 
     def on_link_down(self, number: int, reason: str) -> None:
         """A link is gone, or could not be made."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gapless.errors import ConfigurationError
-from gapless_spark.options import OPTIONS, SourceOptions, source_options
+from gapless_spark.options import LOGIN, OPTIONS, SourceOptions, source_options
 
 LEAST = {"brokers": "h:1", "subscription": "s"}
 
@@ -20,7 +20,7 @@ def stream(**given: str) -> SourceOptions:
 
 
 def test_each_option_is_a_field_and_each_field_an_option() -> None:
-    assert {field for field, _ in OPTIONS.values()} == {field.name for field in fields(SourceOptions)}
+    assert {field for field, _ in OPTIONS.values()} - {*LOGIN} == {field.name for field in fields(SourceOptions)}
 
 
 def test_what_is_not_said_has_its_default() -> None:
@@ -102,3 +102,43 @@ def test_options_of_others_are_passed_over() -> None:
     """Spark passes its own along, and what file sources have."""
     assert stream(basepath="x", pathglobfilter="*", recursivefilelookup="true", mergeschema="true") == stream()
     assert stream(path="x", provider="gapless", checkpointLocation="y", owner="me") == stream()
+
+
+@pytest.mark.parametrize(
+    ("given", "brokers"),
+    [
+        ({"user": "ann", "passwordFile": "/run/pw"}, "gapless://ann@h:1?password_file=/run/pw"),
+        ({"tokenFile": "/run/t"}, "gapless://h:1?token_file=/run/t"),
+        ({"brokers": "gapless+tls://h:1?ca=/c", "tokenFile": "/t"}, "gapless+tls://h:1?ca=/c&token_file=/t"),
+        ({"user": "ann"}, "gapless://ann@h:1?password_file=/run/env"),
+        ({"brokers": "gapless://ann@h:1"}, "gapless://ann@h:1"),
+        ({}, "gapless://h:1"),
+    ],
+)
+def test_who_reads_goes_to_the_workers_in_the_address_and_no_secret_does(
+    given: dict[str, str], brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAPLESS_PASSWORD_FILE", "/run/env")
+
+    assert stream(**given).brokers == brokers
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"brokers": "gapless://ann@h:1", "user": "bob"}, "names one of its own"),
+        ({"user": "ann", "tokenFile": "/t"}, "a token says itself"),
+        ({"passwordFile": "/t"}, "needs a user"),
+        ({"password": "S3CRET"}, "there is no option password; did you mean passwordFile"),
+        ({"gapless.token": "S3CRET"}, "there is no option gapless.token; did you mean tokenFile"),
+        ({"brokers": "ann:S3CRET@h:1", "user": "bob"}, "with a password or a token in it is not taken"),
+    ],
+)
+def test_who_reads_is_said_once_and_without_a_secret(
+    given: dict[str, str], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GAPLESS_PASSWORD_FILE", raising=False)
+    with pytest.raises(ConfigurationError, match=problem) as error:
+        stream(**given)
+
+    assert "S3CRET" not in str(error.value)

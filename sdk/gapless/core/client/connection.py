@@ -9,7 +9,7 @@ in monotonic nanoseconds. A frame that breaks the protocol changes nothing, but 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.client.consuming.subscriptions import Subscriptions
@@ -21,7 +21,8 @@ from gapless.core.client.link.requests import HeldLease, Query, Requests
 from gapless.core.client.publishing.publisher import PublisherCore
 from gapless.core.client.ranges.reading import RangeReading
 from gapless.core.client.ranges.requests import RangeRequests
-from gapless.core.client.session import ClientSettings, Credentials, SessionCore
+from gapless.core.client.renewal import RENEWAL
+from gapless.core.client.session import ClientSettings, SessionCore
 from gapless.core.wire.codec import check_sendable
 from gapless.core.wire.messages import (
     AddUser,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from gapless.core.client.consuming.items import Item
     from gapless.core.client.consuming.subscription import SubscribeOptions, SubscriptionCore
+    from gapless.core.client.credentials import Credentials, LinkSecurity
     from gapless.core.client.link.attempts import Attempts
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
@@ -61,7 +63,7 @@ class ClientCore(SessionCore):
         instance: str,
         attempts: Attempts,
         random: Random,
-        credentials: Callable[[], Credentials] | None = None,
+        has_credentials: bool,
         settings: ClientSettings | None = None,
     ) -> None:
         """See `SessionCore`."""
@@ -71,7 +73,7 @@ class ClientCore(SessionCore):
             instance=instance,
             attempts=attempts,
             random=random,
-            credentials=credentials,
+            has_credentials=has_credentials,
             settings=settings,
         )
         self.app_id = client_id or instance
@@ -94,7 +96,6 @@ class ClientCore(SessionCore):
         self._handlers |= self._subscriptions.handlers()
         self._handlers |= self._requests.handlers(Query, HeldLease, RangeReading)
         self._handlers[PublisherOpened] = self._on_publisher_opened
-        self._handlers[RequestFailed] = self._on_request_failed
         self._fail_request = self._requests.forward(lambda request, failed: request.on_failed(failed))
 
     # Getters.
@@ -115,13 +116,29 @@ class ClientCore(SessionCore):
 
     # What happened.
 
-    def on_link_up(self, link: int, now: int) -> None:
-        """The link that was dialled is up: sends Hello."""
+    def on_credentials(self, link: int, credentials: Credentials, now: int) -> None:
+        """The application has said its credentials: dials, or renews those of the session."""
         if (host := self._hosts.core_of_link(link)) is None:
-            super().on_link_up(link, now)
+            super().on_credentials(link, credentials, now)
         else:
             self._outbox.now = now
-            host.on_link_up(link, now)
+            host.on_credentials(link, credentials, now)
+
+    def on_no_credentials(self, link: int, reason: str, now: int) -> None:
+        """The application has none now, for this reason."""
+        if (host := self._hosts.core_of_link(link)) is None:
+            super().on_no_credentials(link, reason, now)
+        else:
+            self._outbox.now = now
+            host.on_no_credentials(link, reason, now)
+
+    def on_link_up(self, link: int, security: LinkSecurity, now: int) -> None:
+        """The link that was dialled is up: sends Hello."""
+        if (host := self._hosts.core_of_link(link)) is None:
+            super().on_link_up(link, security, now)
+        else:
+            self._outbox.now = now
+            host.on_link_up(link, security, now)
 
     def on_link_down(self, link: int, reason: str, now: int) -> None:
         """A link is gone, or could not be dialled."""
@@ -345,7 +362,7 @@ class ClientCore(SessionCore):
             instance=f"{self._instance}/{links}",
             attempts=self._outbox.attempts,
             random=self._random,
-            credentials=self._credentials,
+            has_credentials=self._has_credentials,
             settings=self._settings,
             links=links,
         )
@@ -380,6 +397,8 @@ class ClientCore(SessionCore):
             self._deadlines.set((ClientTimer.CONNECT, 0), self._outbox.now)  # nothing has failed: it goes on at once
         elif self._requests.get(failed.request) is not None:
             self._fail_request(failed)
+        elif failed.request == RENEWAL:
+            super()._on_request_failed(failed)
         else:
             self._subscriptions.on_request_failed(failed)
 

@@ -228,9 +228,14 @@ class DirectSessions:
             and there.max_frame_bytes >= primary.max_frame_bytes
         )
 
-    def _on_over(self, session: DirectSession, _over: Disconnected | Unreachable | Closed) -> None:
-        """A session is over, or could not be opened: its publishers are the primary one's again."""
+    def _on_over(self, session: DirectSession, over: Disconnected | Unreachable | Closed) -> None:
+        """A session is over, or could not be opened: its publishers are the primary one's again.
+
+        A node that refuses this client for good is not asked again as long as the home's session lasts.
+        """
         now = self._primary.now
+        if isinstance(over, Closed) and over.error is not None:
+            self._nodes[session.address] = ""
         failures = self._failures.setdefault(session.address, self._backoff(AGAIN_FIRST, AGAIN_MOST))
         if session.node and now - session.since >= STEADY:
             failures.reset()

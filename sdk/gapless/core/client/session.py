@@ -1,10 +1,13 @@
 """Sessions with a broker, one after another, and the publishers in them, which outlive them (protocol: session).
 
-    NEW ─start─▶ DIALLING ─link up─▶ GREETING ─Welcome─▶ OPEN
-                    ▲ │                 │                 │
-                    │ └──────── refused, lost, too late ──┤      any ─close(), refused for good─▶ CLOSED
-                    └─────────── WAITING ◀────────────────┘
+    NEW ─start─▶ ASKING ─credentials─▶ DIALLING ─link up─▶ GREETING ─Welcome─▶ OPEN
+                    ▲ │                    │                  │                 │
+                    │ └────────── none, refused, lost, too late ────────────────┤
+                    └───────────────── WAITING ◀────────────────────────────────┘
 
+    any ─close(), refused for good─▶ CLOSED
+
+A client without credentials is never ASKING.
 Links are numbered: what comes from an earlier link is ignored, as is every frame of an earlier session.
 """
 
@@ -15,9 +18,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from gapless.core.client.credentials import OPEN_LINK, Credentials, LinkSecurity, NoCredentials, check_size
 from gapless.core.client.link.addresses import Addresses
 from gapless.core.client.link.backoff import MILLISECOND, SECOND, Backoff
 from gapless.core.client.link.effects import (
+    AskCredentials,
     Closed,
     CloseLink,
     Connected,
@@ -34,6 +39,7 @@ from gapless.core.client.link.liveness import Liveness
 from gapless.core.client.link.outbox import ClientOutbox
 from gapless.core.client.link.registry import ClientRegistry, ClientTimer, Key
 from gapless.core.client.publishing.publisher import PublisherCore
+from gapless.core.client.renewal import RENEWAL, Renewal
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import decode_server, session_of
 from gapless.core.wire.messages import (
@@ -51,10 +57,13 @@ from gapless.core.wire.messages import (
     Published,
     PublisherOpened,
     PublishRefused,
+    Renewed,
+    RequestFailed,
+    Waiting,
     Welcome,
 )
 from gapless.core.wire.numbering import FramesLostError, Received, is_unnumbered
-from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolError
+from gapless.errors import AuthenticationError, GaplessError, PublishUncertainError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from random import Random
@@ -69,7 +78,14 @@ class ClientSettings:
     """The times of a client, in nanoseconds, and how much its publishers may give to a link."""
 
     connect: int = 10 * SECOND
-    """How long dialling and greeting may take together."""
+    """How long dialling and greeting may take together; what the broker says that it takes longer is not in it."""
+    wait_most: int = 60 * SECOND
+    """How long a broker may say that it takes longer, on one link."""
+    credentials: int = 30 * SECOND
+    """How long the application may take to say its credentials."""
+    renew_first: int = SECOND
+    """The first delay before credentials that could not be renewed are asked for again."""
+    renew_most: int = 30 * SECOND
     backoff_first: int = 100 * MILLISECOND
     backoff_most: int = 4 * SECOND
     steady: int = SECOND
@@ -94,22 +110,12 @@ class ConnectionPhase(Enum):
 
     NEW = "new"
     WAITING = "waiting"
+    ASKING = "asking"
+    """For the application's credentials."""
     DIALLING = "dialling"
     GREETING = "greeting"
     OPEN = "open"
     CLOSED = "closed"
-
-
-class Credentials:
-    """How a client proves who it is on one link. This class proves nothing; others override both methods."""
-
-    def first(self) -> bytes:
-        """Returns the credentials in Hello."""
-        return b""
-
-    def answer(self, challenge: bytes) -> bytes:
-        """Returns the answer to a challenge. Raises RemoteProtocolError if it shows that the broker is an impostor."""
-        raise RemoteProtocolError("the broker asks who this is, and there are no credentials to tell it")
 
 
 class SessionCore:
@@ -123,7 +129,7 @@ class SessionCore:
         instance: str,
         attempts: Attempts,
         random: Random,
-        credentials: Callable[[], Credentials] | None = None,
+        has_credentials: bool,
         settings: ClientSettings | None = None,
         links: int = 0,
     ) -> None:
@@ -131,8 +137,8 @@ class SessionCore:
 
         `random` is used for the jitter of delays alone.
 
-        `credentials` makes new credentials for each link; None: there are none. `links`: below the numbers of its
-        links, a multiple of the number of addresses.
+        `has_credentials`: whether `AskCredentials` gets an answer; without, the client says nothing of itself.
+        `links`: below the numbers of its links, a multiple of the number of addresses.
         """
         assert addresses
         self.phase = ConnectionPhase.NEW
@@ -142,8 +148,11 @@ class SessionCore:
         self.trouble = ""
         """Why the newest link was lost, or did not come up."""
         self._instance = instance
-        self._credentials = credentials or Credentials
-        self._proving = self._credentials()
+        self._has_credentials = has_credentials
+        self._proving: Credentials = NoCredentials()
+        self._security = OPEN_LINK
+        self._may_wait = 0
+        """How much longer the broker may still say that it takes, on this link."""
         self._settings = settings or ClientSettings()
         self._random = random
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
@@ -153,6 +162,9 @@ class SessionCore:
         self._opened_at = 0
         self._received = Received()
         self._liveness = Liveness(self._outbox, self._deadlines)
+        self._renewal = Renewal(
+            self._outbox, self._deadlines, Backoff(random, self._settings.renew_first, self._settings.renew_most)
+        )
         self.publishers: ClientRegistry[PublisherCore] = ClientRegistry(self._outbox)
         """Those of this session."""
         self._registries: dict[ClientTimer, ClientRegistry[Any]] = {ClientTimer.PUBLISHER: self.publishers}
@@ -163,6 +175,8 @@ class SessionCore:
             Published: self.publishers.forward(PublisherCore.on_published, "publisher"),
             PositionsStored: self.publishers.forward(PublisherCore.on_stored, "publisher"),
             PublishRefused: self.publishers.forward(PublisherCore.on_refused, "publisher"),
+            Renewed: self._renewal.on_renewed,
+            RequestFailed: self._on_request_failed,
         }
 
     # Getters.
@@ -198,15 +212,44 @@ class SessionCore:
 
     # What happened.
 
-    def on_link_up(self, link: int, now: int) -> None:
+    def on_credentials(self, link: int, credentials: Credentials, now: int) -> None:
+        """The application has said its credentials: dials, or renews those of the session."""
+        if link != self._outbox.link:
+            return
+        self._outbox.now = now
+        if self.phase is ConnectionPhase.ASKING:
+            self._proving = credentials
+            self._open_link()
+        elif self.phase is ConnectionPhase.OPEN:
+            self._renewal.on_credentials(credentials)
+
+    def on_no_credentials(self, link: int, reason: str, now: int) -> None:
+        """The application has none now, for this reason."""
+        if link != self._outbox.link:
+            return
+        self._outbox.now = now
+        if self.phase is ConnectionPhase.ASKING:
+            self._lost(reason)
+        elif self.phase is ConnectionPhase.OPEN:
+            self._renewal.on_failure(reason)
+
+    def on_link_up(self, link: int, security: LinkSecurity, now: int) -> None:
         """The link that was dialled is up: sends Hello."""
         if self.phase is not ConnectionPhase.DIALLING or link != self._outbox.link:
             return
         self._outbox.now = now
         self.phase = ConnectionPhase.GREETING
-        self._proving = self._credentials()
-        hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, self._proving.first())
-        self._outbox.send_last(hello)
+        self._security = security
+        self._may_wait = self._settings.wait_most
+        proving = self._proving
+        try:
+            first = proving.first(security.binding, secure=security.secure)
+            hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, first, proving.mechanism)
+            check_size(hello)
+        except GaplessError as error:
+            self._shut(str(error), error)
+        else:
+            self._outbox.send_last(hello)
 
     def on_link_down(self, link: int, reason: str, now: int) -> None:
         """A link is gone, or could not be dialled."""
@@ -320,10 +363,19 @@ class SessionCore:
     # Connecting.
 
     def _dial(self) -> None:
-        self.phase = ConnectionPhase.DIALLING
+        """Tries the next address. The credentials come first: a broker does not wait long for a Hello."""
         address = self._reaching.next()
         self._outbox.link = self._reaching.turn
-        self._outbox.emit(OpenLink(self._outbox.link, address))
+        if not self._has_credentials:
+            self._open_link()
+            return
+        self.phase = ConnectionPhase.ASKING
+        self._outbox.emit(AskCredentials(self._outbox.link, address))
+        self._deadlines.set((ClientTimer.CONNECT, 0), self._outbox.now + self._settings.credentials)
+
+    def _open_link(self) -> None:
+        self.phase = ConnectionPhase.DIALLING
+        self._outbox.emit(OpenLink(self._outbox.link, self._reaching.address))
         self._deadlines.set((ClientTimer.CONNECT, 0), self._outbox.now + self._settings.connect)
 
     def _on_greeting(self, payload: bytes) -> None:
@@ -335,13 +387,32 @@ class SessionCore:
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Challenge):
-            self._outbox.send_last(Proof(self._proving.answer(message.data)))
+            self._answer(message)
+        elif isinstance(message, Waiting):
+            self._wait_longer(message.wait_ms * MILLISECOND)
         else:
             raise RemoteProtocolError(f"the broker answered Hello with {type(message).__name__}")
+
+    def _wait_longer(self, wait: int) -> None:
+        """The broker says that it takes so long: no longer than `wait_most` in all, for it may say that for ever."""
+        wait = max(0, min(wait, self._may_wait))
+        self._may_wait -= wait
+        key, until = (ClientTimer.CONNECT, 0), self._outbox.now + wait + self._settings.connect
+        self._deadlines.set(key, max(until, self._deadlines.at(key) or 0))
+
+    def _answer(self, challenge: Challenge) -> None:
+        proof = Proof(self._proving.answer(challenge.data))
+        try:
+            check_size(proof)
+        except AuthenticationError as error:
+            self._shut(str(error), error)
+        else:
+            self._outbox.send_last(proof)
 
     def _welcomed(self, welcome: Welcome) -> None:
         if not welcome.session or welcome.protocol != PROTOCOL or welcome.heartbeat_ms < 1:
             raise RemoteProtocolError("the broker's Welcome makes no sense")
+        self._proving.check_welcome()
         if self.network and welcome.network != self.network:
             reason = f"{self._reaching.address} is in network {welcome.network!r}, not in {self.network!r}"
             self._refused(HelloRefused(Code.NETWORK_MISMATCH, reason))
@@ -355,6 +426,9 @@ class SessionCore:
         self._received = Received()
         self._deadlines.clear((ClientTimer.CONNECT, 0))
         self._liveness.begin(welcome.heartbeat_ms)
+        self._proving = NoCredentials()  # they have done what they can
+        if self._has_credentials:
+            self._renewal.begin(welcome, self._reaching.address, self._security)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
         self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
         for registry in self._registries.values():
@@ -388,12 +462,14 @@ class SessionCore:
         elif reasons := self._reaching.on_failure(reason):
             self._outbox.tell(Unreachable(reasons))
         self.phase = ConnectionPhase.WAITING
+        self._proving = NoCredentials()
         self._outbox.link = 0
         self._deadlines.set((ClientTimer.CONNECT, 0), now + self._reaching.delay())
 
     def _end_session(self) -> None:
         self._outbox.session = 0
         self._liveness.end()
+        self._renewal.end()
         for registry in self._registries.values():
             registry.on_session_over()
 
@@ -404,6 +480,7 @@ class SessionCore:
         if self._outbox.link:
             self._outbox.emit(CloseLink(self._outbox.link, reason))
         self.phase = ConnectionPhase.CLOSED
+        self._proving = NoCredentials()
         self._outbox.session = self._outbox.link = 0
         self._fail_all(reason, error)
         self._deadlines.clear_all()
@@ -437,13 +514,21 @@ class SessionCore:
     def _on_closing(self, closing: Closing) -> None:
         self._hang_up(closing.reason or "the broker ended the session")
 
+    def _on_request_failed(self, failed: RequestFailed) -> None:
+        if failed.request == RENEWAL:
+            self._renewal.on_failure(failed.reason)
+
     def _on_own_deadline(self, timer: ClientTimer) -> None:
         if timer is ClientTimer.HEARTBEAT:
             self._liveness.on_heartbeat()
         elif timer is ClientTimer.SILENCE:
             if reason := self._liveness.on_silence():
                 self._hang_up(reason)
+        elif timer is ClientTimer.RENEWAL:
+            self._renewal.on_deadline()
         elif self.phase is ConnectionPhase.WAITING:
             self._dial()
+        elif self.phase is ConnectionPhase.ASKING:
+            self._hang_up("the credentials did not come in time")
         else:
             self._hang_up("the broker did not answer in time")

@@ -10,10 +10,11 @@ clients away whose message made a machine fail.
 
 from __future__ import annotations
 
-from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
+from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.server.outbox import LinkOutput, Payload
 from gapless.core.server.service import Sessions
 from gapless.core.server.suspects import HandlerFailedError, Suspects
+from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 
 __all__ = [
     "HELLO_BYTES_MAX",

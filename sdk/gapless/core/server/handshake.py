@@ -9,7 +9,7 @@ import msgspec
 
 from gapless.core.foreign import UNREADABLE
 from gapless.core.principals import Admission, Later, Refusal
-from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
+from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import (
     PROTOCOL,
@@ -26,7 +26,7 @@ from gapless.core.wire.messages import (
     Renew,
     Welcome,
 )
-from gapless.core.wire.messages.checks import problem_of
+from gapless.core.wire.messages.checks import HELLO_BYTES_MAX, problem_of
 from gapless.core.wire.numbering import SESSION_BYTES
 from gapless.errors import RemoteProtocolError
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 SECOND = 1_000_000_000
 """One second in nanoseconds."""
 
-HELLO_BYTES_MAX = 4096
-"""The longest payload that is parsed before a client is authenticated (INV14)."""
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:

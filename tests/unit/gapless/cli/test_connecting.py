@@ -42,7 +42,7 @@ async def test_a_broker_that_accepts_and_stays_silent_is_given_up() -> None:
         url = f"gapless://127.0.0.1:{server.getsockname()[1]}"
 
         with pytest.raises(ConnectionClosedError, match="no answer for"):
-            async with connected(url, "", 0.05):
+            async with connected(url, "", 0.05, None):
                 pass
 
 
@@ -60,7 +60,7 @@ async def test_only_where_nobody_is_there_it_says_how_to_start_a_broker(tmp_path
         "in the clear": f"gapless://{listener.address}",
     }.items():
         with pytest.raises(ConnectionClosedError) as error:
-            async with connected(url, "", 20):
+            async with connected(url, "", 20, None):
                 pass
         said[name] = str(error.value)
     await listener.close()

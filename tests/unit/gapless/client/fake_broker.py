@@ -12,16 +12,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from gapless.core.alarms import RaisedAlarm
 from gapless.core.gauges import Gauge
+from gapless.core.ports import Authentication, Authenticator
+from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, PeerInfo
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_client, deliver_head, encode, session_of
-from gapless.core.wire.numbering import HEAD_BYTES, Sent
+from gapless.core.wire.numbering import HEAD_BYTES, SESSION_BYTES, Sent
 from gapless.core.wire.tokens import Tokens, find_token, merge_tokens, split_consumed, split_tokens
 from gapless.selectors.filters import Filter
 
@@ -102,12 +105,18 @@ class Session:
     number: int = 0
     client_id: str = ""
     instance: str = ""
+    judge: Authentication | None = None
     named: set[int] = field(default_factory=set)
     sent: Sent = field(default_factory=Sent)
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
     resume_at: dict[int, int] = field(default_factory=dict)
     """Of publishers with a refusal: the sequence that they are to send next."""
     """(name, epoch) by the client's number."""
+
+
+def decode_proof(payload: bytes) -> m.Proof:
+    """Only the handshake knows it."""
+    return msgspec.msgpack.decode(payload[SESSION_BYTES:], type=m.Proof)
 
 
 class FakeBroker:
@@ -122,7 +131,7 @@ class FakeBroker:
         self.heartbeat_ms = 1000
         self.window_batches = 8
         self.window_bytes = 1 << 20
-        self.answers: tuple[str, ...] = ("AskStatus",)
+        self.answers: tuple[str, ...] = ("AskStatus", "Renew")
         self.event_bytes = 1 << 16
         self.frame_bytes = 1 << 20
         self.batch_max = 4
@@ -138,6 +147,12 @@ class FakeBroker:
         self.credit_exceeded = False
         self.refusal: m.HelloRefused | None = None
         """What every Hello is answered with."""
+        self.authenticators: list[Authenticator] = []
+        """Who judges clients; without any, all are let in."""
+        self.admitted: list[str] = []
+        """The principals that were let in, and those of the renewals."""
+        self.expires_ms = 0
+        """How long credentials are valid."""
         self.full_disk = False
         """Whether batches are put off."""
         self.silent = False
@@ -233,7 +248,7 @@ class FakeBroker:
         for payload in payloads:
             session = self._links.get(link)
             if session is not None:
-                message = decode_client(payload)
+                message = decode_proof(payload) if session.judge and not session.number else decode_client(payload)
                 self.received.append(message)
                 getattr(self, f"_on_{type(message).__name__.lower()}")(session, message)
         self.deliver()
@@ -252,12 +267,52 @@ class FakeBroker:
         if hello.network and hello.network != self.network:
             self._refuse(session, m.HelloRefused(m.Code.NETWORK_MISMATCH, f"this is {self.network}"))
             return
+        session.client_id, session.instance = hello.client_id, hello.instance
+        if not self.authenticators:
+            self._welcome(session)
+            return
+        session.judge = self._judge(hello.mechanism, hello.client_id)
+        if session.judge is None:
+            takes = ", ".join(each.mechanism for each in self.authenticators)
+            self._refuse(session, m.HelloRefused(m.Code.UNAUTHORIZED, f"this broker takes {takes}"))
+            return
+        self._on_judged(session, session.judge.answer(hello.credentials))
+
+    def _judge(self, mechanism: str, client_id: str) -> Authentication | None:
+        peer = PeerInfo("fake", NO_CERTIFICATE, secure=True, is_local=True, binding=b"")
+        judges = (each.begin(client_id, peer) for each in self.authenticators if each.mechanism == mechanism)
+        return next(judges, None)
+
+    def _on_proof(self, session: Session, proof: m.Proof) -> None:
+        assert session.judge is not None
+        self._on_judged(session, session.judge.answer(proof.data))
+
+    def _on_judged(self, session: Session, judged: Judgement) -> None:
+        if isinstance(judged, bytes):
+            self.tell(session, m.Challenge(judged), 0)
+        elif isinstance(judged, Admission):
+            self.admitted.append(judged.principal.name)
+            self._welcome(session)
+        else:
+            self._refuse(session, m.HelloRefused(m.Code.UNAUTHORIZED, "the credentials are not valid here"))
+
+    def _on_renew(self, session: Session, renew: m.Renew) -> None:
+        judge = self._judge(renew.mechanism, session.client_id)
+        judged = None if judge is None else judge.answer(renew.credentials)
+        if isinstance(judged, Admission):
+            self.admitted.append(judged.principal.name)
+            self.tell(session, m.Renewed(renew.request, self.expires_ms))
+        else:
+            self.tell(
+                session, m.RequestFailed(renew.request, m.Code.UNAUTHORIZED, "the credentials are not valid here")
+            )
+
+    def _welcome(self, session: Session) -> None:
         for other in list(self._links.values()):
-            if other is not session and (other.client_id, other.instance) == (hello.client_id, hello.instance):
+            if other is not session and (other.client_id, other.instance) == (session.client_id, session.instance):
                 self.disconnect(other.link)
         self._sessions += 1
         session.number = self._sessions
-        session.client_id, session.instance = hello.client_id, hello.instance
         welcome = m.Welcome(
             m.PROTOCOL,
             session.number,
@@ -270,6 +325,7 @@ class FakeBroker:
             self.window_batches,
             self.window_bytes,
             self.answers,
+            self.expires_ms,
         )
         self.tell(session, welcome, 0)
 

@@ -18,12 +18,12 @@ class FakeLink:
 
     peer = "fake"
     certificate = Certificate()
-    shown = b""
     secure = True
     pending = 0
 
     def __init__(self, network: FakeNetwork, number: int) -> None:
         self.network = network
+        self.shown = network.shown
         self.number = number
         self.handler: LinkHandler | None = None
         self.open = True
@@ -63,6 +63,8 @@ class FakeNetwork:
         self.broker = broker or FakeBroker()
         self.links: dict[int, FakeLink] = {}
         self.unreachable = False
+        self.shown = b""
+        """The certificate that the listener shows."""
         self.dialled: list[str] = []
         self.sends = 0
         self.stalled = False

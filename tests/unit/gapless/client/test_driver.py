@@ -23,8 +23,16 @@ from unit.gapless.core.client.harness import columns
 
 
 def driver(network: Any, *, settings: ClientSettings | None = None, patient: bool = False) -> Driver:
-    core = ClientCore(["x"], client_id="c", instance="i", attempts=Attempts("p"), random=Random(1), settings=settings)
-    return Driver(core, network.dial, identifies=False, patient=patient)
+    core = ClientCore(
+        ["x"],
+        client_id="c",
+        instance="i",
+        attempts=Attempts("p"),
+        random=Random(1),
+        has_credentials=False,
+        settings=settings,
+    )
+    return Driver(core, network.dial, None, identifies=False, patient=patient)
 
 
 async def test_what_happens_in_one_turn_leaves_in_one_send() -> None:

@@ -175,7 +175,9 @@ class Broker:
         }
 
     @contextmanager
-    def connected(self, url: str, client_id: str = "", wait: float = 0) -> Iterator[Connection]:
+    def connected(
+        self, url: str, client_id: str = "", wait: float = 0, credentials: object = None
+    ) -> Iterator[Connection]:
         """In the place of `connected`."""
         yield Connection(self)
 

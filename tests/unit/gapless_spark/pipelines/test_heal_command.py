@@ -48,7 +48,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
 
     @contextmanager
-    def healing(path: Path, name: str, url: str, client_id: str, wait: float) -> Iterator[SubscriptionHealing]:
+    def healing(
+        path: Path, name: str, url: str, client_id: str, wait: float, _credentials: object
+    ) -> Iterator[SubscriptionHealing]:
         fake: Any = world.connection
         yield SubscriptionHealing(FakeArchive(world.broker, holes=world.holes), fake, name)
 

@@ -39,7 +39,7 @@ class Target:
         self.refuses = False
 
     @contextmanager
-    def connected(self, url: str, client_id: str = "", wait: float = 0) -> Iterator[Target]:
+    def connected(self, url: str, client_id: str = "", wait: float = 0, credentials: object = None) -> Iterator[Target]:
         """In the place of `connected`."""
         yield self
 

@@ -18,6 +18,16 @@ Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 # ---------------------------------------------------------------------------------------- the link
 
 
+class AskCredentials(msgspec.Struct, frozen=True):
+    """Say the client's credentials, for a link that will be dialled to `address`, or for the session on it.
+
+    The answer is `on_credentials(link)`, or `on_no_credentials(link)`; none after `CloseLink`.
+    """
+
+    link: int
+    address: str
+
+
 class OpenLink(msgspec.Struct, frozen=True):
     """Connect to `address`. The answer is `on_link_up(link)`, or `on_link_down(link)` if there is no connection."""
 
@@ -162,7 +172,8 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    OpenLink
+    AskCredentials
+    | OpenLink
     | SendFrames
     | AskRoom
     | RaiseLimit

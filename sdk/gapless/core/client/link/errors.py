@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gapless.core.wire.messages import Code, RequestFailed
 from gapless.errors import (
+    AuthenticationError,
     AuthorizationError,
     ConfigurationError,
     ConnectionClosedError,
@@ -29,7 +30,7 @@ from gapless.errors import (
 
 ERRORS: dict[Code, type[GaplessError]] = {
     Code.CONFIGURATION: ConfigurationError,
-    Code.UNAUTHORIZED: ConnectionRefusedByBrokerError,
+    Code.UNAUTHORIZED: AuthenticationError,
     Code.FORBIDDEN: AuthorizationError,
     Code.NETWORK_MISMATCH: ConnectionRefusedByBrokerError,
     Code.PROTOCOL_VERSION: ConnectionRefusedByBrokerError,

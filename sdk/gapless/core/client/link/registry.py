@@ -15,7 +15,9 @@ class ClientTimer(Enum):
     """The kinds of deadline."""
 
     CONNECT = "connect"
-    """Dial again; or give up a dial or a greeting that takes too long."""
+    """Dial again; or give up credentials, a dial or a greeting that take too long."""
+    RENEWAL = "renewal"
+    """Renew the credentials, or try again."""
     HEARTBEAT = "heartbeat"
     """Send something, if nothing was sent."""
     SILENCE = "silence"

@@ -41,7 +41,9 @@ from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
 from gapless.texts import NAME_BYTES_MAX, name_problem
 
 MECHANISM_BYTES_MAX: Final = 32
-CREDENTIALS_BYTES_MAX: Final = 4096
+HELLO_BYTES_MAX: Final = 4096
+"""The longest payload that is parsed before a client is authenticated (INV14)."""
+CREDENTIALS_BYTES_MAX: Final = HELLO_BYTES_MAX
 """No more than in a Hello, which has less room."""
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
-from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
+from gapless.core.client import (
+    OPEN_LINK,
+    ClientCore,
+    ClientSettings,
+    Credentials,
+    Delivery,
+    Gap,
+    Silence,
+    SubscribeOptions,
+)
 from gapless.core.client.consuming.subscription import SubscriptionCore
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
@@ -80,9 +90,14 @@ class World:
         addresses: tuple[str, ...] = ("a:1",),
         seed: int = 1,
         link_bytes: int = 16 << 20,
+        credentials: Callable[[], Credentials | str] | None = None,
     ) -> None:
+        """`credentials` makes those for the next link; or says why there are none."""
         self.broker = broker or FakeBroker()
         self.settings = ClientSettings(link_bytes=link_bytes)
+        self.credentials = credentials
+        self.security = OPEN_LINK
+        self.asked: list[e.AskCredentials] = []
         self.core = self.new_core(addresses, "instance-1", seed)
         self.now = 1000 * SECOND
         self.told: list[e.Effect] = []
@@ -99,6 +114,7 @@ class World:
             instance=instance,
             attempts=Attempts("process"),
             random=Random(seed),
+            has_credentials=self.credentials is not None,
             settings=self.settings,
         )
 
@@ -162,7 +178,10 @@ class World:
     def _do_effects(self) -> bool:
         effects = self.core.take_effects()
         for effect in effects:
-            if isinstance(effect, e.OpenLink):
+            if isinstance(effect, e.AskCredentials):
+                self.asked.append(effect)
+                self.say_credentials(effect.link)
+            elif isinstance(effect, e.OpenLink):
                 self.dial(effect)
             elif isinstance(effect, e.SendFrames):
                 self.sends.append(effect)
@@ -176,6 +195,14 @@ class World:
                 self.told.append(effect)
         return bool(effects)
 
+    def say_credentials(self, link: int) -> None:
+        assert self.credentials is not None
+        said = self.credentials()
+        if isinstance(said, str):
+            self.core.on_no_credentials(link, said, self.now)
+        else:
+            self.core.on_credentials(link, said, self.now)
+
     def dial(self, dial: e.OpenLink) -> None:
         self.dialled.append(dial.address)
         if dial.address in self.unreachable:
@@ -183,7 +210,7 @@ class World:
         else:
             self.links[dial.link] = dial.address
             self.at(dial.address).connect(dial.link)
-            self.core.on_link_up(dial.link, self.now)
+            self.core.on_link_up(dial.link, self.security, self.now)
 
     def _hang_up(self, link: int) -> None:
         self.at(self.links.pop(link)).disconnect(link)

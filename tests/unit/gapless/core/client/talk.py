@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
-from gapless.core.client import ClientCore
+from gapless.core.client import OPEN_LINK, ClientCore
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
@@ -25,7 +25,12 @@ class Talk:
         """`addresses`: those of the brokers; by default there is one."""
         self.now = 1000 * SECOND
         self.core = ClientCore(
-            addresses or ("a:1",), client_id="c", instance="i", attempts=Attempts("process"), random=Random(1)
+            addresses or ("a:1",),
+            client_id="c",
+            instance="i",
+            attempts=Attempts("process"),
+            random=Random(1),
+            has_credentials=False,
         )
         self.said: list[Any] = []
         self.told: list[e.Effect] = []
@@ -40,7 +45,7 @@ class Talk:
         self.take()
         self.session += 1
         self.sent = Sent()
-        self.core.on_link_up(self.link, self.now)
+        self.core.on_link_up(self.link, OPEN_LINK, self.now)
         self.take()
         welcome = m.Welcome(m.PROTOCOL, self.session, "net", "node", True, 5000, 1 << 20, 4 << 20, 64, 8 << 20)
         self.core.on_frames(self.link, [encode(0, welcome)], self.now)

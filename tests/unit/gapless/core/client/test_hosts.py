@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from gapless.core.client import Credentials
 from gapless.core.client.link import effects as e
 from gapless.core.client.publishing.publisher import PublisherPhase
 from gapless.core.wire import messages as m
@@ -16,13 +19,13 @@ HERE, THERE = "a:1", "b:1"
 class TwoNodes(World):
     """The node `a` that the client comes to first, and the node `b` that hosts the pubend; both take its batches."""
 
-    def __init__(self, *addresses: str) -> None:
+    def __init__(self, *addresses: str, credentials: Callable[[], Credentials] | None = None) -> None:
         self.brokers = {HERE: FakeBroker(), THERE: FakeBroker(), "c:1": FakeBroker()}
         for address, broker in self.brokers.items():
             broker.node, broker.host = address[0], "b"
             broker.streams, broker.names = self.brokers[HERE].streams, self.brokers[HERE].names
             broker.forgotten = self.brokers[HERE].forgotten
-        super().__init__(self.brokers[HERE], addresses=addresses or (HERE, THERE))
+        super().__init__(self.brokers[HERE], addresses=addresses or (HERE, THERE), credentials=credentials)
         self.start()
 
     def at(self, address: str) -> FakeBroker:

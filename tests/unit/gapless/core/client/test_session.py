@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.client import OPEN_LINK
 from gapless.core.client.link import effects as e
 from gapless.core.client.session import ConnectionPhase
 from gapless.core.wire import messages as m
@@ -69,7 +70,7 @@ def test_what_an_earlier_link_says_is_ignored() -> None:
 
     world.core.on_frames(1, [encode(1, m.Closing("late"))], world.now)
     world.core.on_frames(1, [b"garbage"], world.now)
-    world.core.on_link_up(1, world.now)
+    world.core.on_link_up(1, OPEN_LINK, world.now)
     world.core.on_link_down(1, "late", world.now)
 
     assert (world.core.phase, world.core.deadline()) == before
@@ -221,7 +222,7 @@ def test_a_dial_or_greeting_that_takes_too_long_is_given_up() -> None:
     effects = world.core.take_effects()
     assert e.CloseLink(dial.link, "the broker did not answer in time") in effects
 
-    world.core.on_link_up(dial.link, world.now)
+    world.core.on_link_up(dial.link, OPEN_LINK, world.now)
     assert world.core.take_effects() == []
 
 
@@ -275,7 +276,7 @@ def test_a_greeting_that_makes_no_sense_ends_the_link(message: m.ServerMessage) 
     world.core.start(world.now)
     (dial,) = world.core.take_effects()
     assert isinstance(dial, e.OpenLink)
-    world.core.on_link_up(dial.link, world.now)
+    world.core.on_link_up(dial.link, OPEN_LINK, world.now)
     world.core.take_effects()
 
     world.core.on_frames(dial.link, [encode(0, message)], world.now)

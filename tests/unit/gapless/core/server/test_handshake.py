@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gapless.core.client import ClientCore, Credentials
+from gapless.core.client import OPEN_LINK, ClientCore, NoCredentials
 from gapless.core.client.link.attempts import Attempts
-from gapless.core.client.link.effects import OpenLink, SendFrames
+from gapless.core.client.link.effects import AskCredentials, OpenLink, SendFrames
 from gapless.core.server import HELLO_BYTES_MAX, SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
@@ -120,18 +120,18 @@ def test_a_client_may_be_asked_more_than_once_who_it_is(broker: Any) -> None:
     assert [session.principal.name for session, _ in broker.requests] == ["ada"]
 
 
-class Password(Credentials):
+class Password(NoCredentials):
     """Answers what it is asked."""
 
-    def first(self) -> bytes:
+    def first(self, _binding: bytes, *, secure: bool) -> bytes:
         return b"more"
 
     def answer(self, challenge: bytes) -> bytes:
         return b"ada" if challenge == b"who is it?" else b"bad"
 
 
-@pytest.mark.parametrize("credentials", [Password, None])
-def test_a_client_of_ours_answers_or_says_that_it_cannot(broker: Any, credentials: type[Credentials] | None) -> None:
+@pytest.mark.parametrize("credentials", [Password(), None])
+def test_a_client_of_ours_answers_or_says_that_it_cannot(broker: Any, credentials: Password | None) -> None:
     if credentials is None:
         broker.guard.begin = lambda *_client: SimpleNamespace(answer=lambda _data: b"who is it?")
     core = ClientCore(
@@ -140,12 +140,16 @@ def test_a_client_of_ours_answers_or_says_that_it_cannot(broker: Any, credential
         instance="1",
         attempts=Attempts("p"),
         random=random.Random(1),
-        credentials=credentials,
+        has_credentials=credentials is not None,
     )
     client = broker.link()
     core.start(0)
+    if credentials is not None:
+        [ask] = core.take_effects()
+        assert isinstance(ask, AskCredentials)
+        core.on_credentials(ask.link, credentials, 0)
     [link] = [effect.link for effect in core.take_effects() if isinstance(effect, OpenLink)]
-    core.on_link_up(link, 0)
+    core.on_link_up(link, OPEN_LINK, 0)
     for _ in range(3):
         frames = [effect for effect in core.take_effects() if isinstance(effect, SendFrames)]
         answers = client.send(*(payload for each in frames for payload in each.payloads if isinstance(payload, bytes)))
