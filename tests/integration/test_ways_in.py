@@ -233,7 +233,11 @@ def test_a_command_asks_for_the_password_if_nothing_says_it(door: Door, monkeypa
     asked = []
 
     def way(door: Door, word: str) -> None:
-        monkeypatch.setattr("getpass.getpass", lambda prompt: asked.append(prompt) or word)
+        def ask(prompt: str) -> str:
+            asked.append(prompt)
+            return word
+
+        monkeypatch.setattr("getpass.getpass", ask)
         _command("pubends", "--url", door.url, "--user", "ann")
         _command("pubends", "--url", f"gapless://ann@{door.address}")
 
