@@ -52,7 +52,7 @@ from gapless.core.ports import (
 )
 from gapless.core.principals import Principal
 from gapless.core.server.handshake import ROUNDS_MAX
-from gapless.core.server.limits import HELLO_BYTES_MAX
+from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless.texts import name_problem
 

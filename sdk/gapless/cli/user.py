@@ -10,12 +10,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import typer
 
-from gapless.cli.connecting import connected, run
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, Wait
+from gapless.cli.connecting import connected, credentials_of, run
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait
 from gapless.cli.output import print_json, print_listing
 from gapless.cli.scrub import ConfigFile, Directory, open_volume
 from gapless.errors import ConfigurationError
@@ -66,10 +66,11 @@ def add(
     create: Annotated[bool, typer.Option("--create", help="Make the volume where there is none.")] = False,
     file: UsersFileOption = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Make a user. The password is asked for, unless an option says where it is."""
-    users = _users(config, path, file, url, wait, create=create)
+    users = _users(config, path, file, Reached(url, user, wait), create=create)
     users.add(name, _password(name, password_file, from_stdin=password_stdin), group or ())
     print(f"user {name!r} was added")
 
@@ -84,10 +85,11 @@ def password(
     path: Directory = None,
     file: UsersFileOption = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Give a user another password. It ends the sessions of that user at the broker."""
-    users = _users(config, path, file, url, wait, create=False)
+    users = _users(config, path, file, Reached(url, user, wait), create=False)
     users.change_password(name, _password(name, password_file, from_stdin=password_stdin))
     print(f"the password of user {name!r} was changed")
 
@@ -101,10 +103,11 @@ def groups(
     path: Directory = None,
     file: UsersFileOption = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Say which groups a user is in: those that are named, and no others. It counts for new sessions."""
-    _users(config, path, file, url, wait, create=False).change_groups(name, group or ())
+    _users(config, path, file, Reached(url, user, wait), create=False).change_groups(name, group or ())
     print(f"user {name!r} is in {', '.join(map(repr, group or ())) or 'no group'}")
 
 
@@ -116,10 +119,11 @@ def remove(
     path: Directory = None,
     file: UsersFileOption = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Remove a user. It ends the sessions of that user at the broker."""
-    _users(config, path, file, url, wait, create=False).remove(name)
+    _users(config, path, file, Reached(url, user, wait), create=False).remove(name)
     print(f"user {name!r} was removed")
 
 
@@ -130,11 +134,12 @@ def list_(
     path: Directory = None,
     file: UsersFileOption = None,
     url: Url = DEFAULT_URL,
+    user: User = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
 ) -> None:
     """List the users."""
-    found = _users(config, path, file, url, wait, create=False).all()
+    found = _users(config, path, file, Reached(url, user, wait), create=False).all()
     if as_json:
         print_json([_json(info) for info in found])
     else:
@@ -168,9 +173,7 @@ class UserStore(Protocol):
         """Removes a user."""
 
 
-def _users(
-    config: Path | None, path: Path | None, file: Path | None, url: str, wait: float, *, create: bool
-) -> UserStore:
+def _users(config: Path | None, path: Path | None, file: Path | None, reached: Reached, *, create: bool) -> UserStore:
     """The users that the options mean."""
     if file is not None and (config is not None or path is not None):
         raise ConfigurationError("--file names a file of users, --config and --path name a volume: only one is meant")
@@ -180,15 +183,24 @@ def _users(
         return StoredUsers(VolumeRows(config, path, create=create))
     if create:
         raise ConfigurationError("--create makes a volume: --config or --path says which")
-    return BrokerUsers(url, wait)
+    return BrokerUsers(reached)
+
+
+class Reached(NamedTuple):
+    """How a broker is reached."""
+
+    url: str
+    user: str
+    """Who says so."""
+    wait: float
 
 
 class BrokerUsers:
     """The users of a broker, through a connection."""
 
-    def __init__(self, url: str, wait: float) -> None:
-        self._url = url
-        self._wait = wait
+    def __init__(self, reached: Reached) -> None:
+        self._reached = reached
+        self._credentials = credentials_of(reached.url, reached.user)
 
     def all(self) -> Sequence[UserInfo]:
         """Returns the users, by name."""
@@ -212,7 +224,7 @@ class BrokerUsers:
 
     def _run(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         async def asked() -> T:
-            async with connected(self._url, "", self._wait) as connection:
+            async with connected(self._reached.url, "", self._reached.wait, self._credentials) as connection:
                 return await ask(connection)
 
         return run(asked())
