@@ -17,20 +17,8 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from gapless.core.alarms import Alarm
-from gapless.core.ports import (
-    Admission,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Certificate,
-    Judgement,
-    Later,
-    LogAnswer,
-    LogQuestion,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication, Authenticator, LogAnswer, LogQuestion
+from gapless.core.principals import Admission, Certificate, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
 

@@ -39,18 +39,8 @@ from unittest.mock import patch
 
 import pytest
 
-from gapless.core.ports import (
-    NO_CERTIFICATE,
-    Admission,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Judgement,
-    Later,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication, Authenticator
+from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.handshake import ROUNDS_MAX
 from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.errors import ConfigurationError, RemoteProtocolError

@@ -12,8 +12,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gapless.core.ports import AuthContext, Authenticator, Certificate, PeerInfo
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authenticator
+from gapless.core.principals import Certificate, PeerInfo, Principal
 from gapless.core.server.users import UserRow
 from gapless.plugins import load
 from gapless.security.scram import ScramClient

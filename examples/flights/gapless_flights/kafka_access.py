@@ -15,7 +15,7 @@ from typing import Any, Final
 from typing_extensions import Self
 
 from gapless.errors import ConfigurationError
-from gapless.node.settings import read_toml
+from gapless.settings import read_toml
 
 KEYS: Final[Mapping[str, frozenset[str]]] = {
     "tls": frozenset({"ca", "certificate", "key"}),

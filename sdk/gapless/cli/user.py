@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 import typer
 
@@ -22,6 +22,7 @@ from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from gapless.client.connection import Connection
+    from gapless.client.credentials import Password
     from gapless.client.users import UserInfo
     from gapless.core.server.users import UserRow
 
@@ -70,7 +71,7 @@ def add(
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Make a user. The password is asked for, unless an option says where it is."""
-    users = _users(config, path, file, Reached(url, user, wait), create=create)
+    users = _users(config, path, file, url, user, wait, create=create)
     users.add(name, _password(name, password_file, from_stdin=password_stdin), group or ())
     print(f"user {name!r} was added")
 
@@ -89,7 +90,7 @@ def password(
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Give a user another password. It ends the sessions of that user at the broker."""
-    users = _users(config, path, file, Reached(url, user, wait), create=False)
+    users = _users(config, path, file, url, user, wait, create=False)
     users.change_password(name, _password(name, password_file, from_stdin=password_stdin))
     print(f"the password of user {name!r} was changed")
 
@@ -107,7 +108,7 @@ def groups(
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Say which groups a user is in: those that are named, and no others. It counts for new sessions."""
-    _users(config, path, file, Reached(url, user, wait), create=False).change_groups(name, group or ())
+    _users(config, path, file, url, user, wait, create=False).change_groups(name, group or ())
     print(f"user {name!r} is in {', '.join(map(repr, group or ())) or 'no group'}")
 
 
@@ -123,7 +124,7 @@ def remove(
     wait: Wait = DEFAULT_WAIT,
 ) -> None:
     """Remove a user. It ends the sessions of that user at the broker."""
-    _users(config, path, file, Reached(url, user, wait), create=False).remove(name)
+    _users(config, path, file, url, user, wait, create=False).remove(name)
     print(f"user {name!r} was removed")
 
 
@@ -139,7 +140,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the users."""
-    found = _users(config, path, file, Reached(url, user, wait), create=False).all()
+    found = _users(config, path, file, url, user, wait, create=False).all()
     if as_json:
         print_json([_json(info) for info in found])
     else:
@@ -173,8 +174,10 @@ class UserStore(Protocol):
         """Removes a user."""
 
 
-def _users(config: Path | None, path: Path | None, file: Path | None, reached: Reached, *, create: bool) -> UserStore:
-    """The users that the options mean."""
+def _users(
+    config: Path | None, path: Path | None, file: Path | None, url: str, user: str, wait: float, *, create: bool
+) -> UserStore:
+    """The users that the options mean. `user`: who asks the broker."""
     if file is not None and (config is not None or path is not None):
         raise ConfigurationError("--file names a file of users, --config and --path name a volume: only one is meant")
     if file is not None:
@@ -183,24 +186,16 @@ def _users(config: Path | None, path: Path | None, file: Path | None, reached: R
         return StoredUsers(VolumeRows(config, path, create=create))
     if create:
         raise ConfigurationError("--create makes a volume: --config or --path says which")
-    return BrokerUsers(reached)
-
-
-class Reached(NamedTuple):
-    """How a broker is reached."""
-
-    url: str
-    user: str
-    """Who says so."""
-    wait: float
+    return BrokerUsers(url, credentials_of(url, user), wait)
 
 
 class BrokerUsers:
     """The users of a broker, through a connection."""
 
-    def __init__(self, reached: Reached) -> None:
-        self._reached = reached
-        self._credentials = credentials_of(reached.url, reached.user)
+    def __init__(self, url: str, credentials: Password | None, wait: float) -> None:
+        self._url = url
+        self._credentials = credentials
+        self._wait = wait
 
     def all(self) -> Sequence[UserInfo]:
         """Returns the users, by name."""
@@ -224,7 +219,7 @@ class BrokerUsers:
 
     def _run(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         async def asked() -> T:
-            async with connected(self._reached.url, "", self._reached.wait, self._credentials) as connection:
+            async with connected(self._url, "", self._wait, self._credentials) as connection:
                 return await ask(connection)
 
         return run(asked())

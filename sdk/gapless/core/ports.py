@@ -49,7 +49,7 @@ from msgspec import Struct
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OrderedGroup
-from gapless.core.principals import Principal
+from gapless.core.principals import Judgement, PeerInfo, Principal
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import ServerMessage
@@ -632,70 +632,6 @@ class Role(Protocol):
 
 
 # ------------------------------------------------------------------------------------ authentication
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What the verified certificate of the other end of a link says."""
-
-    common_name: str = ""
-    """"" if it has none, or several."""
-    units: tuple[str, ...] = ()
-    """Its organizational units."""
-    uris: tuple[str, ...] = ()
-    """Of its subject alternative names the URIs …"""
-    dns_names: tuple[str, ...] = ()
-    """… and the DNS names."""
-
-
-NO_CERTIFICATE: Final = Certificate()
-"""The other end has shown none, or none that was verified."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerInfo:
-    """What is known of the other end of a client's link before it has said anything."""
-
-    address: str
-    certificate: Certificate
-    secure: bool
-    """Whether the link is encrypted, or never leaves this process."""
-    is_local: bool
-    """Whether only this machine can reach the listener that it came through."""
-    binding: bytes
-    """The hash of the certificate that the listener has shown on this link (RFC 5929: tls-server-end-point); b"": it
-    has shown none, or the certificate has no such hash."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """The client is this one."""
-
-    principal: Principal
-    until: int | None
-    """When that is over, in milliseconds since 1970: then the session ends, unless the client has renewed it. None: it
-    is never over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The client is not let in. It is told that its credentials are not valid here, and no more."""
-
-    reason: str
-    """For the broker's log, without any secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """What holds after a while: the client, and nobody else, waits so long for it."""
-
-    wait: int
-    """Nanoseconds."""
-    then: Admission | Refusal | bytes
-
-
-Judgement: TypeAlias = Admission | Refusal | Later | bytes
-"""Bytes are a challenge, which the client is to answer."""
 
 
 class Authentication(Protocol):

@@ -30,8 +30,8 @@ from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
 from gapless.node.network import NodeMembership, join
-from gapless.node.settings import NODE_NAME, NetworkName, Section, parsed, read_toml, suggestion
 from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
+from gapless.settings import NODE_NAME, NetworkName, Section, parsed, read_toml, suggestion
 from gapless.spi import Create
 
 PREFIX = "GAPLESS_"

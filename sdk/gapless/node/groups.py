@@ -16,7 +16,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from gapless.core.network.facts import OrderedGroup
-from gapless.node.settings import Section
+from gapless.settings import Section
 
 MEMBER: Final = r"^[A-Za-z0-9._-]+/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 """The form of a member: the name of its node, and its own name there."""

@@ -33,7 +33,6 @@ from gapless.core.ports import (
     LogAnswer,
     LogQuestion,
     Operation,
-    PeerInfo,
     Read,
     ReadResult,
     RequestHandler,
@@ -44,6 +43,7 @@ from gapless.core.ports import (
     Transmit,
     Write,
 )
+from gapless.core.principals import PeerInfo
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.answering import SESSIONS_FROM
 from gapless.core.server.inquiries import Inquiries

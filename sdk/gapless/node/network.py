@@ -29,7 +29,7 @@ from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError, PluginError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
-from gapless.node.settings import NODE_NAME, NetworkName, Section, parsed, read_toml, suggestion
+from gapless.settings import NODE_NAME, NetworkName, Section, parsed, read_toml, suggestion
 
 TRANSPORT: Final = "tcp"
 """What links between nodes are made of."""

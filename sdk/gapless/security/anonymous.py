@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gapless.core.ports import Admission, Authentication, Authenticator, Judgement, PeerInfo
-from gapless.core.principals import Principal
+from gapless.core.ports import Authentication, Authenticator
+from gapless.core.principals import Admission, Judgement, PeerInfo, Principal
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 

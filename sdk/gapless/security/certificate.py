@@ -8,20 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from gapless.core.ports import (
-    NO_CERTIFICATE,
-    Admission,
-    Authentication,
-    Authenticator,
-    Certificate,
-    Judgement,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
-from gapless.node.settings import Section, parsed
+from gapless.core.ports import Authentication, Authenticator
+from gapless.core.principals import NO_CERTIFICATE, Admission, Certificate, Judgement, PeerInfo, Principal, Refusal
 from gapless.plugins import hookimpl
 from gapless.security.names import GROUPS_MAX, group_problem, user_problem
+from gapless.settings import Section, parsed
 
 WHERE: Final = "authenticator 'certificate'"
 

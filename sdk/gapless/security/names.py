@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from gapless.core.wire.messages.users import GROUPS_MAX, user_name_problem
 from gapless.texts import name_problem
 
-GROUPS_MAX: Final = 64
-"""Of one principal."""
+__all__ = ["GROUPS_MAX", "group_problem", "user_problem"]
 
 
 def user_problem(name: str) -> str:
     """Returns what is wrong with the name of a user, as the end of a sentence; "" if nothing is."""
-    return name_problem(name, empty=False)
+    return user_name_problem(name)
 
 
 def group_problem(name: str) -> str:

@@ -17,6 +17,7 @@ Whoever asks for a user that is not there gets the same answers as for one that 
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -27,17 +28,8 @@ from typing import Any, Final, NoReturn
 from scramp import ScramClient as ClientSide
 from scramp import ScramException
 
-from gapless.core.ports import (
-    Admission,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Judgement,
-    Later,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication, Authenticator
+from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.complaints import host_of
 from gapless.core.server.users import UserRow, row_of, verifier_of
 from gapless.core.wire.messages import Verifier
@@ -65,6 +57,10 @@ FORGOTTEN: Final = 15 * 60 * SECOND
 """So long after the last failure all of them are forgotten."""
 FAILURES_KEPT: Final = 4096
 """Of so many hosts, and of so many users, failures are remembered: those that failed last."""
+FIRST: Final = re.compile("(?:n|y|p=[A-Za-z0-9.-]+),,n=[^,\\0]+,r=[!-+\\--~]+")
+PROOF: Final = re.compile("c=[A-Za-z0-9+/=]+,r=[!-+\\--~]+,p=[A-Za-z0-9+/=]+")
+"""The forms of the two messages. There are no extensions here, and no other order: whatever scramp would take."""
+MALFORMED: Final = "a message that is not as it should be"
 NO_SUCH_USER: Final = "there is no such user"
 WRONG_PASSWORD: Final = "the password is wrong"
 _ANY_ROW: Final = UserRow(Verifier(bytes(SALT_BYTES), ITERATIONS, bytes(KEY_BYTES), bytes(KEY_BYTES)), (), 0).stored
@@ -130,12 +126,16 @@ class ScramExchange:
             return self._refused(self._why(error))
 
     def _on_first(self, message: str) -> Judgement:
+        if FIRST.fullmatch(message) is None:
+            return self._refused(MALFORMED)
         self._server.set_client_first(message)
         self._step = self._on_proof
         challenge: str = self._server.get_server_first()
         return challenge.encode()
 
     def _on_proof(self, message: str) -> Judgement:
+        if PROOF.fullmatch(message) is None:
+            return self._refused(MALFORMED)
         self._server.set_client_final(message)
         if self._stored is None:
             return self._refused(NO_SUCH_USER)
@@ -179,7 +179,7 @@ class ScramExchange:
         said = getattr(error.server_error, "value", error.server_error)  # older versions of scramp have texts there
         if said == "invalid-proof":
             return NO_SUCH_USER if self._stored is None else WRONG_PASSWORD
-        return f"a message that is not as it should be ({said or 'malformed'})"
+        return f"{MALFORMED} ({said})" if said else MALFORMED
 
     def _refused(self, why: str) -> Judgement:
         """The reason names the user, as far as it is known. A failure counts before it is waited for."""
@@ -204,6 +204,11 @@ class Failures:
         self._hosts: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """For each how often, and when last; the last one is the one that failed last."""
         self._users: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    @property
+    def remembered(self) -> int:
+        """Of how many hosts and users together it remembers something."""
+        return len(self._hosts) + len(self._users)
 
     def wait(self, host: str, user: str) -> int:
         """Returns for how many nanoseconds the next answer is delayed."""

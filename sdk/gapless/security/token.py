@@ -14,20 +14,12 @@ from typing import Any, Final
 import jwt
 from pydantic import Field, field_validator
 
-from gapless.core.ports import (
-    Admission,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Judgement,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication, Authenticator
+from gapless.core.principals import Admission, Judgement, PeerInfo, Principal, Refusal
 from gapless.errors import ConfigurationError
-from gapless.node.settings import Section, parsed
 from gapless.plugins import hookimpl
 from gapless.security.names import GROUPS_MAX, group_problem, user_problem
+from gapless.settings import Section, parsed
 
 WHERE: Final = "authenticator 'token'"
 MECHANISM: Final = "token"

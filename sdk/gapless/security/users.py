@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 from scramp import ScramException, ScramMechanism
-from scramp.utils import saslprep
+from scramp.core import saslprep
 
 from gapless import loggers
 from gapless.core.server.users import UserRow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from google_crc32c import extend as crc32c_extend
 
-from gapless.core.ports import Certificate
+from gapless.core.principals import Certificate
 from gapless.core.wire.framing import FrameDecoder, encode_frame
 from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.core.wire.numbering import SESSION_BYTES

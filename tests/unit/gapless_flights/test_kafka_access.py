@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from gapless import ConfigurationError
-from gapless.node.settings import read_toml
+from gapless.settings import read_toml
 from gapless_flights.kafka_access import KafkaAccess
 
 TEXT = """

@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ports import (
-    Admission,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Judgement,
-    Later,
-    PeerInfo,
-    Refusal,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext, Authentication, Authenticator
+from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.errors import ConfigurationError
 from gapless_testing.auth import AuthError, AuthHarness, AuthSuite, Clock, Proof
 

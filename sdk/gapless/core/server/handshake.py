@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
-from gapless.core.ports import Admission, Later, Refusal
+from gapless.core.principals import Admission, Later, Refusal
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import (
@@ -31,8 +31,8 @@ from gapless.core.wire.numbering import SESSION_BYTES
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.core.ports import Authentication, PeerInfo
-    from gapless.core.principals import Principal
+    from gapless.core.ports import Authentication
+    from gapless.core.principals import PeerInfo, Principal
     from gapless.core.server.reception import Reception
 
 _First = TypeVar("_First", Hello, Proof)

@@ -9,7 +9,8 @@ from gapless.core.server.limits import SessionLimits
 from gapless.core.wire.numbering import Received
 
 if TYPE_CHECKING:
-    from gapless.core.ports import ClientSession, PeerInfo
+    from gapless.core.ports import ClientSession
+    from gapless.core.principals import PeerInfo
     from gapless.core.server.handshake import Admitted, Refused
     from gapless.core.server.reception import Reception
     from gapless.core.wire.messages import Challenge

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gapless.core.ports import Authentication, Authenticator, PeerInfo
+from gapless.core.ports import Authentication, Authenticator
+from gapless.core.principals import PeerInfo
 
 WITHIN: Final = -1
 """The number of the listener for clients within the process: the last one of all."""

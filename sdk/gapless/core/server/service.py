@@ -8,18 +8,8 @@ from typing import Any, Final, cast
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
-from gapless.core.ports import (
-    Admission,
-    Authorizer,
-    ClientSession,
-    Judgement,
-    Later,
-    LinkHasRoom,
-    PeerInfo,
-    Refusal,
-    RequestHandler,
-    SessionEnded,
-)
+from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
+from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Refusal
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
 from gapless.core.server.limits import BrokerIdentity, SessionLimits

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import RaisedAlarm
 from gapless.core.gauges import Gauge
-from gapless.core.ports import NO_CERTIFICATE, Admission, Authentication, Authenticator, Judgement, PeerInfo
+from gapless.core.ports import Authentication, Authenticator
+from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, PeerInfo
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick

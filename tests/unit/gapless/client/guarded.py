@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.ports import Admission, Judgement, PeerInfo, Refusal
-from gapless.core.principals import Principal
+from gapless.core.principals import Admission, Judgement, PeerInfo, Principal, Refusal
 from gapless.core.server.users import UserRow
 from gapless.security.scram import Scram
 from gapless.security.users import new_verifier

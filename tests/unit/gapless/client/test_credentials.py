@@ -19,7 +19,7 @@ from gapless import BearerToken, Password
 from gapless.client.addresses import Login
 from gapless.client.credentials import PASSWORD_FILE, SECRET_BYTES_MAX, asks, source_of
 from gapless.core.client import Credentials
-from gapless.core.ports import NO_CERTIFICATE, Admission, PeerInfo
+from gapless.core.principals import NO_CERTIFICATE, Admission, PeerInfo
 from gapless.errors import AuthenticationError, ConfigurationError, RemoteProtocolError
 from gapless.security.scram import Scram
 from unit.gapless.client.guarded import row_of_user

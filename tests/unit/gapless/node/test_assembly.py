@@ -10,7 +10,8 @@ import pytest
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
-from gapless.core.ports import Authentication, PeerInfo
+from gapless.core.ports import Authentication
+from gapless.core.principals import PeerInfo
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import (
     check_exposure,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.ports import Admission
-from gapless.core.principals import Principal
+from gapless.core.principals import Admission, Principal
 from gapless.errors import ConfigurationError
 from gapless.node.assembly import UNOPENED
 from gapless.plugins import load

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ports import NO_CERTIFICATE, Admission, Certificate, PeerInfo, Refusal
-from gapless.core.principals import Principal
+from gapless.core.principals import NO_CERTIFICATE, Admission, Certificate, PeerInfo, Principal, Refusal
 from gapless.errors import ConfigurationError
 from gapless.node.assembly import UNOPENED
 from gapless.plugins import load

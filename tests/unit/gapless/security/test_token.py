@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.ports import NO_CERTIFICATE, Admission, AuthContext, PeerInfo, Refusal
-from gapless.core.principals import Principal
+from gapless.core.ports import AuthContext
+from gapless.core.principals import NO_CERTIFICATE, Admission, PeerInfo, Principal, Refusal
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
 

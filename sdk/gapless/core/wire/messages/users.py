@@ -14,6 +14,8 @@ from gapless.texts import name_problem
 KEY_BYTES: Final = 32
 SALT_BYTES_MIN: Final = 12
 SALT_BYTES_MAX: Final = 64
+GROUPS_MAX: Final = 64
+"""So many groups a user is in at most."""
 GROUPS_BYTES_MAX: Final = 2048
 """So long the names of all groups of a user are together, at most: a user fits into any frame."""
 
@@ -54,6 +56,8 @@ def groups_problem(groups: Sequence[str]) -> str:
     for group in groups:
         if problem := name_problem(group):
             return f"the group's name {problem}"
+    if len(groups) > GROUPS_MAX:
+        return f"{len(groups):,} groups; at most {GROUPS_MAX} are taken"
     if len(set(groups)) < len(groups):
         return "a group is named twice"
     if sum(len(group.encode()) for group in groups) > GROUPS_BYTES_MAX:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.client import NoCredentials
-from gapless.core.ports import Admission, Judgement, PeerInfo, Refusal
-from gapless.core.principals import Principal
+from gapless.core.principals import Admission, Judgement, PeerInfo, Principal, Refusal
 from gapless.errors import RemoteProtocolError
 
 

@@ -8,19 +8,8 @@ import pytest
 
 from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import (
-    NO_CERTIFICATE,
-    Action,
-    Admission,
-    Authentication,
-    ClientSession,
-    Judgement,
-    Later,
-    PeerInfo,
-    Refusal,
-    SessionEnded,
-)
-from gapless.core.principals import Principal
+from gapless.core.ports import Action, Authentication, ClientSession, SessionEnded
+from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.reception import Reception
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe

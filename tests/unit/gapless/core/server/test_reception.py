@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gapless.core.ports import NO_CERTIFICATE, Authentication, Certificate, Judgement, PeerInfo, Refusal
+from gapless.core.ports import Authentication
+from gapless.core.principals import NO_CERTIFICATE, Certificate, Judgement, PeerInfo, Refusal
 from gapless.core.server.reception import Reception
 
 NOBODY = PeerInfo("127.0.0.1:1", NO_CERTIFICATE, secure=False, is_local=True, binding=b"")
