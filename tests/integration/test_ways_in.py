@@ -130,6 +130,15 @@ def _doctor(door: Door, user: str) -> None:
         raise CommandError(broker["reason"])
 
 
+def _users(door: Door) -> None:
+    """Whoever is let in hears that they are in a file."""
+    try:
+        _command("user", "list", "--url", door.url, "--user", "ann")
+    except CommandError as error:
+        if "the users here are those of the file" not in str(error):
+            raise
+
+
 def _spark(options: Any) -> None:
     _pubends_of(connections.connect(options.brokers, options.client_id, 10))
 
@@ -183,6 +192,7 @@ IN_ENVIRONMENT: dict[str, Way] = {
     ),
     "unsubscribe": lambda door, _: _command("unsubscribe", "s", "--url", door.url, "--user", "ann"),
     "subscriptions": lambda door, _: _command("subscriptions", "--url", door.url, "--user", "ann"),
+    "users": lambda door, _: _users(door),
     "pubends": lambda door, _: _command("pubends", "--url", door.url, "--user", "ann"),
     "tail": lambda door, _: _command(
         "tail", "flights", "--last", "1", "--no-follow", "--url", door.url, "--user", "ann"
@@ -233,7 +243,11 @@ def test_a_command_asks_for_the_password_if_nothing_says_it(door: Door, monkeypa
     asked = []
 
     def way(door: Door, word: str) -> None:
-        monkeypatch.setattr("getpass.getpass", lambda prompt: asked.append(prompt) or word)
+        def getpass(prompt: str) -> str:
+            asked.append(prompt)
+            return word
+
+        monkeypatch.setattr("getpass.getpass", getpass)
         _command("pubends", "--url", door.url, "--user", "ann")
         _command("pubends", "--url", f"gapless://ann@{door.address}")
 

@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -126,7 +127,7 @@ async def connected(
 
     connecting = gapless.connect(url, client_id=client_id, credentials=credentials)
     try:
-        connection = await within(wait, connecting, f"{NO_ANSWER} {wait:g} seconds")
+        connection = await within(wait, connecting, f"{NO_ANSWER} {wait:g} seconds", lambda: connecting.delayed)
     except ConnectionRefusedByBrokerError:
         raise
     except ConnectionClosedError as error:
@@ -137,11 +138,18 @@ async def connected(
         yield connection
 
 
-async def within(seconds: float, waiting: Awaitable[Result], otherwise: str) -> Result:
-    """What is waited for. Raises ConnectionClosedError(otherwise) when it takes longer than that."""
+async def within(
+    seconds: float, waiting: Awaitable[Result], otherwise: str, longer: Callable[[], float] = lambda: 0.0
+) -> Result:
+    """What is waited for. Raises ConnectionClosedError(otherwise) when it takes longer than that.
+
+    `longer`: how many seconds more it has turned out to need since.
+    """
     task = asyncio.ensure_future(waiting)
+    until = time.monotonic() + seconds
     try:
-        await asyncio.wait([task], timeout=seconds)
+        while not task.done() and (left := until + longer() - time.monotonic()) > 0:
+            await asyncio.wait([task], timeout=left)
         if task.done():
             return task.result()
     finally:

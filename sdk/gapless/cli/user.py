@@ -177,7 +177,7 @@ class UserStore(Protocol):
 def _users(
     config: Path | None, path: Path | None, file: Path | None, url: str, user: str, wait: float, *, create: bool
 ) -> UserStore:
-    """The users that the options mean."""
+    """The users that the options mean. `user`: who asks the broker."""
     if file is not None and (config is not None or path is not None):
         raise ConfigurationError("--file names a file of users, --config and --path name a volume: only one is meant")
     if file is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import Self
 
@@ -51,7 +51,7 @@ def connect(
     identify: bool = False,
     wait: bool = False,
     archive: Archive | None = None,
-) -> AwaitableContext[Connection]:
+) -> Connecting:
     """Returns a connection to a broker, to be awaited or entered.
 
     Args:
@@ -92,27 +92,33 @@ def connect(
             for each in target.addresses:
                 transport.is_loopback(each)  # raises if it is malformed: then no other is dialled, either
             ask = None if source is None else asks(source, transport.is_loopback)
-            return await _open(
-                target.addresses, transport.dial, ask, client_id, None, archive, identify=identify, patient=wait
-            )
+            way = _Way(target.addresses, transport.dial, ask, connecting.on_delayed)
+            return await _open(way, client_id, None, archive, identify=identify, patient=wait)
         broker = EmbeddedBroker(target.path)
         await broker.start()
         try:
             ask = None if source is None else asks(source, lambda _address: True)
-            return await _open(
-                (address,), broker.dial, ask, client_id, broker, archive, identify=identify, patient=wait
-            )
+            way = _Way((address,), broker.dial, ask, connecting.on_delayed)
+            return await _open(way, client_id, broker, archive, identify=identify, patient=wait)
         except BaseException:
             await broker.stop()
             raise
 
-    return AwaitableContext(begin)
+    connecting = Connecting(begin)
+    return connecting
+
+
+class _Way(NamedTuple):
+    """How brokers are reached."""
+
+    addresses: tuple[str, ...]
+    dial: Dialler
+    ask: AskCredentials | None
+    on_delayed: Callable[[float], None]
 
 
 async def _open(
-    addresses: tuple[str, ...],
-    dial: Dialler,
-    ask: AskCredentials | None,
+    way: _Way,
     client_id: str,
     broker: EmbeddedBroker | None,
     archive: Archive | None,
@@ -121,14 +127,15 @@ async def _open(
     patient: bool,
 ) -> Connection:
     core = ClientCore(
-        addresses,
+        way.addresses,
         client_id=client_id,
         instance=token_hex(16),
         attempts=attempts_of_process(),
         random=Random(),  # noqa: S311 - for the jitter of delays
-        has_credentials=ask is not None,
+        has_credentials=way.ask is not None,
     )
-    driver = Driver(core, dial, ask, identifies=identify, patient=patient)
+    driver = Driver(core, way.dial, way.ask, identifies=identify, patient=patient)
+    driver.on_delayed = way.on_delayed
     if broker is not None:
         broker.watch(driver.end)
     await driver.start()
@@ -303,3 +310,14 @@ class Connection(RangeCalls, UserCalls):
     def _forget(self, session: Session) -> None:
         if session in self._sessions:
             self._sessions.remove(session)
+
+
+class Connecting(AwaitableContext[Connection]):
+    """A connection to be awaited or entered. Made by `connect`."""
+
+    delayed = 0.0
+    """How many seconds brokers have said that they take to judge the credentials: whoever waits may wait longer."""
+
+    def on_delayed(self, seconds: float) -> None:
+        """A broker says that it takes so long."""
+        self.delayed += seconds

@@ -129,7 +129,9 @@ class Password:
 
     async def ask(self, *, is_local: bool) -> Credentials:
         """Returns the credentials for a link."""
-        return ScramCredentials(self.user, self._password.read())
+        from gapless.security import scram  # now: once there is a link, the broker waits
+
+        return ScramCredentials(self.user, self._password.read(), scram.ScramClient)
 
 
 class BearerToken:
@@ -177,17 +179,16 @@ class ScramCredentials:
 
     mechanism: Final = "scram"
 
-    def __init__(self, user: str, password: Secret) -> None:
+    def __init__(self, user: str, password: Secret, begin: type[ScramClient]) -> None:
         self._user = user
         self._password = password
+        self._begin = begin
         self._client: ScramClient | None = None
 
     def first(self, binding: bytes, *, secure: bool) -> bytes:
         """Returns the user's name, and something random. Raises ConfigurationError: nobody can have such a password."""
-        from gapless.security.scram import ScramClient
-
         try:
-            self._client = ScramClient(self._user, self._password.text, binding, secure=secure)
+            self._client = self._begin(self._user, self._password.text, binding, secure=secure)
         except ConfigurationError as error:
             problem = str(error)
         else:

@@ -103,6 +103,8 @@ class Driver:
         self, core: ClientCore, dial: Dialler, ask: AskCredentials | None, *, identifies: bool, patient: bool
     ) -> None:
         """`ask` says the credentials, if the core has some. `patient`: whether `start` goes on trying at first."""
+        self.on_delayed: Callable[[float], None] = lambda _seconds: None
+        """Is told how much longer a broker takes that judges credentials."""
         self.core = core
         self.stamp = core.app_id if identifies else ""
         """The JMSXAppID of everything that is published; "": none."""
@@ -145,6 +147,7 @@ class Driver:
             e.RaiseLimit: self._on_raise_limit,
             e.CloseLink: self._on_hangup,
             e.Connected: self._on_connected,
+            e.Delayed: self._on_delayed,
             e.Disconnected: self._on_disconnected,
             e.Unreachable: self._on_unreachable,
             e.Closed: self._on_closed,
@@ -465,6 +468,11 @@ class Driver:
         self._was_connected = True
         self._told_unreachable_at = float("-inf")
         self._tell_change()
+
+    def _on_delayed(self, delayed: e.Delayed) -> None:
+        seconds = delayed.wait / 1e9
+        log.info("%s takes %.1f s to say whether it takes the credentials", delayed.address, seconds)
+        self.on_delayed(seconds)
 
     def _on_disconnected(self, disconnected: e.Disconnected) -> None:
         log.warning("lost the connection to %s: %s; trying again", disconnected.address, disconnected.reason)

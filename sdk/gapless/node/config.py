@@ -39,8 +39,8 @@ SERVICE_VARIABLE = r"(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)"
 """What Kubernetes puts into the environment for a service; one may be called gapless-storage."""
 EMBEDDED = "embedded"
 """The name of a broker in a client's process, and so of the node that its volume belongs to."""
-OF_COMMANDS = frozenset({"GAPLESS_URL"})
-"""The variables that options of commands read."""
+OF_COMMANDS = frozenset({"GAPLESS_URL", "GAPLESS_PASSWORD_FILE"})
+"""The variables that clients read."""
 SECOND = 1_000_000_000
 MEBIBYTE = 1 << 20
 

@@ -26,6 +26,7 @@ from gapless.core.client.link.effects import (
     Closed,
     CloseLink,
     Connected,
+    Delayed,
     Disconnected,
     Effect,
     Notice,
@@ -397,6 +398,7 @@ class SessionCore:
         """The broker says that it takes so long: no longer than `wait_most` in all, for it may say that for ever."""
         wait = max(0, min(wait, self._may_wait))
         self._may_wait -= wait
+        self._outbox.tell(Delayed(self._reaching.address, wait))
         key, until = (ClientTimer.CONNECT, 0), self._outbox.now + wait + self._settings.connect
         self._deadlines.set(key, max(until, self._deadlines.at(key) or 0))
 

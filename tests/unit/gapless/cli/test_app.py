@@ -21,6 +21,7 @@ from gapless.cli import app as app_module
 from gapless.cli.app import app, show_error
 from gapless.cli.connecting import INTERRUPTED
 from gapless.cli.helping import unwrapped
+from gapless.client.credentials import PASSWORD_FILE
 from gapless.node.config import OF_COMMANDS
 from unit.gapless.cli.conftest import Gapless
 
@@ -92,7 +93,7 @@ def test_a_broker_knows_the_variables_of_all_commands() -> None:
         for option in command.params:
             found |= {option.envvar} if isinstance(option.envvar, str) else set(option.envvar or ())
 
-    assert found == OF_COMMANDS
+    assert found | {PASSWORD_FILE} == OF_COMMANDS
 
 
 def test_without_a_command_it_says_what_there_is(gapless: Gapless) -> None:

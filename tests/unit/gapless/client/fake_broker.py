@@ -151,6 +151,9 @@ class FakeBroker:
         """Who judges clients; without any, all are let in."""
         self.admitted: list[str] = []
         """The principals that were let in, and those of the renewals."""
+        self.delay = 0.0
+        """So long it says that it takes, and says nothing more; `late` has the rest."""
+        self.late: list[tuple[Session, Judgement]] = []
         self.expires_ms = 0
         """How long credentials are valid."""
         self.full_disk = False
@@ -288,6 +291,19 @@ class FakeBroker:
         self._on_judged(session, session.judge.answer(proof.data))
 
     def _on_judged(self, session: Session, judged: Judgement) -> None:
+        if self.delay:
+            self.tell(session, m.Waiting(round(self.delay * 1000)), 0)
+            self.late.append((session, judged))
+        else:
+            self._answer(session, judged)
+
+    def take_late(self) -> None:
+        """The time is over."""
+        late, self.late = self.late, []
+        for session, judged in late:
+            self._answer(session, judged)
+
+    def _answer(self, session: Session, judged: Judgement) -> None:
         if isinstance(judged, bytes):
             self.tell(session, m.Challenge(judged), 0)
         elif isinstance(judged, Admission):

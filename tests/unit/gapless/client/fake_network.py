@@ -106,6 +106,12 @@ class FakeNetwork:
         if link.open:
             self.broker.frames(link.number, payloads)
             self.settle()
+            if self.broker.late:
+                asyncio.get_running_loop().call_later(self.broker.delay, self._be_late)
+
+    def _be_late(self) -> None:
+        self.broker.take_late()
+        self.settle()
 
     def settle(self) -> None:
         """What the broker has to say arrives at its clients."""

@@ -324,7 +324,7 @@ async def test_no_secret_is_in_a_traceback_with_the_variables_of_its_frames() ->
 
     for call in (fails, lambda: first(BearerToken(TOKEN), is_local=False)):
         try:
-            await call()  # type: ignore[operator]
+            await call()
         except gapless.GaplessError as error:
             lines = traceback.TracebackException.from_exception(error, capture_locals=True).format()
             shown = [line for line in lines if "test_credentials.py" not in line]
@@ -390,5 +390,5 @@ def test_a_source_of_somebody_elses_is_taken() -> None:
         def ask(self, *, is_local: bool) -> Awaitable[Credentials]:
             raise NotImplementedError
 
-    own = Own()
+    own: Any = Own()
     assert source_of(None, own) is own

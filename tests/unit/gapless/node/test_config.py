@@ -165,6 +165,7 @@ def test_the_environment_stands_over_the_file(tmp_path: Path) -> None:
         "GAPLESS_LISTEN__2__ADDRESS": "127.0.0.1:9",
         "GAPLESS_PHB__PUBENDS": '[{"name": "a"}]',
         "GAPLESS_URL": "gapless://somewhere",
+        "GAPLESS_PASSWORD_FILE": "/run/secrets/ann",
         "HOME": "/root",
     }
 

@@ -75,6 +75,13 @@ class Connected(msgspec.Struct, frozen=True):
     network: str
 
 
+class Delayed(msgspec.Struct, frozen=True):
+    """The broker at `address` takes so many nanoseconds longer to say whether it takes the credentials."""
+
+    address: str
+    wait: int
+
+
 class Disconnected(msgspec.Struct, frozen=True):
     """The session is over. The core tries to open another one."""
 
@@ -179,6 +186,7 @@ Effect: TypeAlias = (
     | RaiseLimit
     | CloseLink
     | Connected
+    | Delayed
     | Disconnected
     | Unreachable
     | Closed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gapless.core.client import Credentials, LinkSecurity, NoCredentials
@@ -18,7 +20,7 @@ from unit.gapless.core.client.harness import SECOND, World
 from unit.gapless.core.client.test_hosts import HERE, THERE, TwoNodes
 
 
-def guarded(credentials: object, *words: bytes, addresses: tuple[str, ...] = ("a:1",)) -> World:
+def guarded(credentials: Any, *words: bytes, addresses: tuple[str, ...] = ("a:1",)) -> World:
     """A client whose shell says these, one after the other, and the last one from then on."""
     said = [*credentials] if isinstance(credentials, list) else [credentials]
     broker = FakeBroker()

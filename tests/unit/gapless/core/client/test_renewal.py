@@ -147,7 +147,7 @@ def test_they_are_shown_as_on_the_link_of_the_session() -> None:
 def test_who_does_not_answer_in_time_is_asked_again() -> None:
     """First the application, which says nothing; then a broker."""
     world = Expiring(3600)
-    world.say_credentials = lambda _link: None  # type: ignore[method-assign]
+    world.say_credentials = lambda link: None  # type: ignore[method-assign]  # noqa: ARG005
     world.until(2400.1)
     asked = len(world.asked)
     world.advance(PATIENCE / SECOND - 0.2)
