@@ -123,7 +123,7 @@ async def test_whoever_changes_the_own_password_goes_on(broker: BrokerProcess) -
 
 async def test_from_another_machine_only_the_own_password_is_changed(tmp_path: Path) -> None:
     """A listener for every interface can be reached by others, whoever comes through it."""
-    everywhere, here = (f"{host}:{port}" for host, port in zip(("0.0.0.0", "127.0.0.1"), free_ports(2)))
+    everywhere, here = (f"{host}:{port}" for host, port in zip(("0.0.0.0", "127.0.0.1"), free_ports(2), strict=True))
     listen = [{"address": everywhere}, {"address": here}]
     async with BrokerProcess(tmp_path / "b", auth=AUTH, node={"insecure": True}, listen=listen) as broker:
         async with gapless.connect(f"gapless://{here}") as nobody:
