@@ -16,7 +16,7 @@ from gapless_testing.ports import free_ports
 from integration.broker_process import BrokerProcess, bounded, until
 from integration.command_line import Shell
 
-AUTH = [{"plugin": "scram", "delays": False}, {"plugin": "anonymous"}]
+AUTH: list[dict[str, object]] = [{"plugin": "scram", "delays": False}, {"plugin": "anonymous"}]
 
 
 @pytest.fixture

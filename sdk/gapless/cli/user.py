@@ -69,11 +69,12 @@ def add(
     url: Url = DEFAULT_URL,
     user: User = "",
     wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
 ) -> None:
     """Make a user. The password is asked for, unless an option says where it is."""
     users = _users(config, path, file, url, user, wait, create=create)
     users.add(name, _password(name, password_file, from_stdin=password_stdin), group or ())
-    print(f"user {name!r} was added")
+    _say(name, "added", f"user {name!r} was added", as_json=as_json)
 
 
 @app.command("password")
@@ -88,11 +89,12 @@ def password(
     url: Url = DEFAULT_URL,
     user: User = "",
     wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
 ) -> None:
     """Give a user another password. It ends the sessions of that user at the broker."""
     users = _users(config, path, file, url, user, wait, create=False)
     users.change_password(name, _password(name, password_file, from_stdin=password_stdin))
-    print(f"the password of user {name!r} was changed")
+    _say(name, "password changed", f"the password of user {name!r} was changed", as_json=as_json)
 
 
 @app.command("groups")
@@ -106,10 +108,12 @@ def groups(
     url: Url = DEFAULT_URL,
     user: User = "",
     wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
 ) -> None:
     """Say which groups a user is in: those that are named, and no others. It counts for new sessions."""
     _users(config, path, file, url, user, wait, create=False).change_groups(name, group or ())
-    print(f"user {name!r} is in {', '.join(map(repr, group or ())) or 'no group'}")
+    are = ", ".join(map(repr, group or ())) or "no group"
+    _say(name, "groups changed", f"user {name!r} is in {are}", as_json=as_json)
 
 
 @app.command("remove")
@@ -122,10 +126,11 @@ def remove(
     url: Url = DEFAULT_URL,
     user: User = "",
     wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a user. It ends the sessions of that user at the broker."""
     _users(config, path, file, url, user, wait, create=False).remove(name)
-    print(f"user {name!r} was removed")
+    _say(name, "removed", f"user {name!r} was removed", as_json=as_json)
 
 
 @app.command("list")
@@ -146,6 +151,14 @@ def list_(
     else:
         cells = [{**_json(info), "groups": ", ".join(info.groups)} for info in found]
         print_listing(cells, COLUMNS, as_json=False, empty=NO_USER)
+
+
+def _say(name: str, done: str, sentence: str, *, as_json: bool) -> None:
+    """Says what was done."""
+    if as_json:
+        print_json({"user": name, "done": done})
+    else:
+        print(sentence)
 
 
 def _json(info: UserInfo) -> dict[str, object]:

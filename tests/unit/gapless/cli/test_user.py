@@ -56,7 +56,8 @@ def test_users_are_made_listed_changed_and_removed(gapless: Gapless, tmp_path: P
     secret.write_text(f"{SECRET}\n", "utf-8")
 
     assert gapless("user", "list", *where).stdout == "there is no user\n"
-    gapless("user", "add", "zoe", *where, "--password-file", secret)
+    added = gapless("user", "add", "zoe", *where, "--password-file", secret, "--json")
+    assert json.loads(added.stdout) == {"user": "zoe", "done": "added"}
     gapless("user", "add", "ada", *where, "--password-file", secret, "--group", "ops", "--group", "dev")
     rows = json.loads(gapless("user", "list", *where, "--json").stdout)
     assert [(row["name"], row["groups"]) for row in rows] == [("ada", ["ops", "dev"]), ("zoe", [])]
