@@ -28,6 +28,7 @@ NAMES = {
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
+    "guessing": "10,000 wrong passwords, and a million frames of garbage: what they cost, and what others notice",
     "kafka": "Kafka as the log of gapless, and consumer groups beside it: intake, catch-up, bytes, publishing, latency",
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "tokens": "TokenStore under kill -9 of application, broker and database, and what it costs",

@@ -16,7 +16,7 @@ import typer
 
 from gapless.cli.connecting import connected, credentials_of, run
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait
-from gapless.cli.output import print_json, print_listing
+from gapless.cli.output import one_line, print_json, print_listing
 from gapless.cli.scrub import ConfigFile, Directory, open_volume
 from gapless.errors import ConfigurationError
 
@@ -371,7 +371,7 @@ def _password(name: str, file: Path | None, *, from_stdin: bool) -> str:
         raise ConfigurationError(
             "nobody is there to be asked for the password; --password-stdin or --password-file says where it is"
         )
-    asked: str = typer.prompt(f"Password of {name!r}", hide_input=True, confirmation_prompt=True, err=True)
+    asked: str = typer.prompt(f"New password of {one_line(name)}", hide_input=True, confirmation_prompt=True, err=True)
     return asked
 
 
