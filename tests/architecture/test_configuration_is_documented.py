@@ -19,6 +19,8 @@ from gapless.node.config import (
 )
 from gapless.node.groups import GroupSection
 from gapless.node.network import NetworkSettings, NetworkTls, NodeSettings
+from gapless.security.certificate import CertificateOptions
+from gapless.security.token import TokenOptions
 from gapless_log.kafka.options import KafkaSection, SaslSection, TlsSection, TopicSection
 from gapless_phb.config import PhbSection, PubendSection
 from gapless_routing.delta.options import Options as DeltaOptions
@@ -49,7 +51,10 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("### `[storage]` with RocksDB") == keys(RocksdbOptions)
     assert documented("## `[[listen]]`") == keys(ListenSection)
     assert documented("### `[[listen]]` with TCP") == keys(TcpOptions) - DIALING
-    assert documented("## `[auth]` and `[routing]`") == keys(AuthSection, RoutingSection)
+    assert documented("## `[[auth]]`") == keys(AuthSection)
+    assert documented("### `[[auth]]` with `certificate`") == keys(CertificateOptions)
+    assert documented("### `[[auth]]` with `token`") == keys(TokenOptions)
+    assert documented("## `[routing]`") == keys(RoutingSection)
     assert documented("## `[network]`") == keys(NetworkSection)
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
     assert documented("### `[routing]` with the router `delta`") == {option.name for option in fields(DeltaOptions)}
