@@ -131,7 +131,8 @@ class FakeBroker:
         self.heartbeat_ms = 1000
         self.window_batches = 8
         self.window_bytes = 1 << 20
-        self.answers: tuple[str, ...] = ("AskStatus", "Renew")
+        self.answers: tuple[str, ...] = ("AskStatus", "Renew", "AddUser", "ChangeUser", "RemoveUser", "ListUsers")
+        self.users: dict[str, tuple[m.Verifier, tuple[str, ...]]] = {}
         self.event_bytes = 1 << 16
         self.frame_bytes = 1 << 20
         self.batch_max = 4
@@ -695,6 +696,27 @@ class FakeBroker:
         alarm = RaisedAlarm("disk_low", "", "only 7 bytes", 2, 1000, 61_000, False, "It is full.", "Make room.")
         self.tell(session, m.Status(message.request, [gauge], more=True))
         self.tell(session, m.Status(message.request, [alarm]))
+
+    def _on_adduser(self, session: Session, message: m.AddUser) -> None:
+        self.users[message.name] = message.verifier, message.groups
+        self.tell(session, m.Done(message.request))
+
+    def _on_changeuser(self, session: Session, message: m.ChangeUser) -> None:
+        verifier, groups = self.users[message.name]
+        self.users[message.name] = message.verifier or verifier, groups if message.groups is None else message.groups
+        self.tell(session, m.Done(message.request))
+
+    def _on_removeuser(self, session: Session, message: m.RemoveUser) -> None:
+        if self.users.pop(message.name, None) is None:
+            reason = f"there is no user {message.name!r}"
+            self.tell(session, m.RequestFailed(message.request, m.Code.CONFIGURATION, reason))
+        elif not self.silent:
+            self.tell(session, m.Done(message.request))
+
+    def _on_listusers(self, session: Session, message: m.ListUsers) -> None:
+        for name, (_, groups) in self.users.items():
+            self.tell(session, m.UserList(message.request, [m.ListedUser(name, groups, 60_000)], more=True))
+        self.tell(session, m.UserList(message.request, []))
 
     def _on_retire(self, session: Session, message: m.Retire) -> None:
         if message.shb != "away":

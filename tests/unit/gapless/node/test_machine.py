@@ -29,18 +29,27 @@ from gapless.core.ports import (
 )
 from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
 from gapless.core.server.reception import WITHIN, Reception
-from gapless.core.server.users import Users
+from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import (
+    AddUser,
     AskStatus,
+    ChangeUser,
     Code,
+    Done,
     Heartbeat,
+    ListedUser,
     ListPubends,
+    ListUsers,
     OpenPublisher,
     Publish,
+    RemoveUser,
+    RequestFailed,
     Status,
     TickRun,
     Unsubscribe,
+    UserList,
+    Verifier,
 )
 from gapless.errors import ConfigurationError
 from gapless.node.gauges import FACTS, SESSIONS
@@ -73,7 +82,9 @@ class Turn:
 class Rig:
     """A machine, its parts, its clients, and the shell around it."""
 
-    def __init__(self, *roles: Any, limits: SessionLimits | None = None) -> None:
+    def __init__(
+        self, *roles: Any, limits: SessionLimits | None = None, users: Mapping[str, bytes] | None = None
+    ) -> None:
         self.router = StraightRouter()
         self.role = LogRole()
         self.volume = FakeVolume()
@@ -93,7 +104,7 @@ class Rig:
             identity,
             limits or SessionLimits(),
             [Reception([Anonymous()], is_local=True)],
-            Users({}, "", 65_536),
+            Users(dict(users or {}), "", 65_536),
             AllowAll(),
             router,
             everyone,
@@ -439,6 +450,46 @@ def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None
     assert [row for part in parts for row in part.rows] == [*rig.machine.gauges(), *rig.alarms.alarms()]
     assert len(payloads) > 1
     assert max(map(len, payloads)) < 8192
+
+
+def test_a_user_counts_when_it_is_durable_and_a_new_password_ends_the_sessions_of_the_user(rig: Rig) -> None:
+    verifier, other = (Verifier(byte * 16, 15_000, byte * 32, byte * 32) for byte in (b"a", b"b"))
+    client, bystander = rig.connect(1), rig.connect(2)
+    client.say(AddUser(7, "ada", verifier, ("ops",)))
+    turn = rig.turn()
+    row = UserRow(verifier, ("ops",), WALL)
+    assert turn.operations == [Set(USERS, b"ada", row.stored)]
+    assert turn.sent == {}
+
+    answers = rig.durable(turn)
+    assert client.wire.decode(answers.sent[1]) == [Done(7)]
+    client.say(ListUsers(8))
+    assert client.wire.decode(rig.turn().sent[1]) == [UserList(8, [ListedUser("ada", ("ops",), WALL)])]
+
+    client.say(ChangeUser(9, "ada", other, None), RemoveUser(10, "bob"))
+    turn = rig.turn()
+    [refused] = client.wire.decode(turn.sent[1])
+    assert isinstance(refused, RequestFailed)
+    assert refused.request == 10
+    rig.heard.clear()
+    rig.durable(turn)
+    [end] = [said for _, said in rig.heard if isinstance(said, EndSessionsOf)]
+    assert end.name == "ada"
+    assert bystander.closed is None
+    assert any("'ada'" in note for note in rig.notes)
+
+
+async def test_the_sessions_of_a_user_end_with_the_user() -> None:
+    """Everybody here is `anonymous`, so a user of that name stands for all of them."""
+    rig = Rig(users={"anonymous": UserRow(Verifier(b"a" * 16, 15_000, b"a" * 32, b"a" * 32), (), 1).stored})
+    asks, other = rig.connect(1), rig.connect(2)
+    asks.say(RemoveUser(7, "anonymous"))
+    rig.durable(rig.turn())
+
+    assert kinds(asks.wire.decode(rig.wanted.sent[1])) == ["Done", "Closing"]
+    assert kinds(other.wire.decode(rig.wanted.sent[2])) == ["Closing"]
+    assert "was removed" in str(other.closed)
+    assert rig.machine.sessions.count == 0
 
 
 def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:

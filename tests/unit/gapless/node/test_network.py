@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError
-from gapless.node.assembly import load_plugins
+from gapless.node.assembly import NodeIdentity, load_plugins, secret_of, users_elsewhere
 from gapless.node.config import NodeConfig, load_config, make_config
 from gapless.node.network import load_network
+from gapless.security.users import write_users
 from gapless.spi import Create
 
 NETWORK = """
@@ -575,3 +577,28 @@ def test_a_router_that_is_not_installed_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigurationError, match=r"network\.router: no routing plugin is called 'carrier-pigeons'"):
         load_plugins(make_config({"network": {"file": path, "node": "ib1"}}))
+
+
+def test_a_network_whose_users_have_passwords_needs_a_file_of_them(tmp_path: Path) -> None:
+    """A client comes to every node, and the users of a volume are known to one."""
+    with pytest.raises(ConfigurationError, match=r"auth\.0: the users of a volume are known to its node alone"):
+        load_plugins(member(tmp_path, "shb", auth={"plugin": "scram"}))
+
+    write_users(tmp_path / "users", {})
+    config = member(tmp_path, "shb", auth={"plugin": "scram", "users": str(tmp_path / "users")})
+    assert load_plugins(config).open_auth
+    assert f"gapless user --file {tmp_path / 'users'}" in users_elsewhere(config)
+    with pytest.raises(ConfigurationError, match=r"auth\.0: .*nowhere: No such file"):
+        load_plugins(member(tmp_path, "shb", auth={"plugin": "scram", "users": str(tmp_path / "nowhere")}))
+
+
+def test_all_nodes_of_a_network_answer_alike_for_a_user_that_is_not_there(tmp_path: Path) -> None:
+    """Their volumes have secrets of their own: by those, two nodes would tell that they know nobody of that name."""
+    one, other = NodeIdentity("flights", "a", b"1" * 32, 1), NodeIdentity("flights", "b", b"2" * 32, 1)
+    alone = load_plugins(make_config({"storage": {"plugin": "memory"}}))
+    member_of = load_plugins(member(tmp_path, "shb", NETWORK))
+    assert member_of.roaming is not None
+    no_secret = replace(member_of, roaming=replace(member_of.roaming, secret=b""))
+
+    assert secret_of(member_of, one) == secret_of(member_of, other) != b""
+    assert secret_of(alone, one) == secret_of(no_secret, one) == b"1" * 32

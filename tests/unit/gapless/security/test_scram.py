@@ -94,9 +94,9 @@ def test_the_example_of_the_rfc_at_both_ends(monkeypatch: pytest.MonkeyPatch) ->
     assert server.answer(client_first) == server_first
     assert client.answer(server_first) == client_final
     assert server.answer(client_final) == server_final
-    assert not client.is_proved
+    proved = [client.is_proved]
     assert client.answer(server_final) == b""
-    assert client.is_proved
+    assert [*proved, client.is_proved] == [False, True]
     assert server.answer(b"") == Admission(Principal("user"), None)
 
 

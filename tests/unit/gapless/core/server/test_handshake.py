@@ -377,8 +377,21 @@ def test_all_sessions_of_a_principal_are_ended_and_told_why(broker: Any) -> None
         client.say(hello(credentials=b"ada", instance=f"a{number}"))
     bob.say(hello(credentials=b"bob", instance="b"))
 
-    broker.sessions.end_sessions_of("ada", "user 'ada' was removed")
+    broker.sessions.end_sessions_of("ada", "user 'ada' was removed", 0)
 
     outputs = broker.take()
     assert [client.wire.hear(outputs.get(client.link)) for client in ada] == [[Closing("user 'ada' was removed")]] * 2
+    assert broker.sessions.count == 1
+
+
+def test_the_session_that_has_asked_for_it_goes_on(broker: Any) -> None:
+    asked, other = broker.link(), broker.link()
+    for number, client in enumerate((asked, other)):
+        client.say(hello(credentials=b"ada", instance=f"a{number}"))
+
+    broker.sessions.end_sessions_of("ada", "another password", asked.session)
+
+    outputs = broker.take()
+    assert other.wire.hear(outputs.get(other.link)) == [Closing("another password")]
+    assert asked.link not in outputs
     assert broker.sessions.count == 1

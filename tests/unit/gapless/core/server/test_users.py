@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -32,12 +33,13 @@ def verifier(byte: bytes = b"a") -> Verifier:
 
 
 ADA = UserRow(verifier(), ("ops",), 5)
+NOBODY: Mapping[str, UserRow] = {}
 
 
 class World:
     """The users of a node, and a disk that is as slow as tests want."""
 
-    def __init__(self, elsewhere: str = "", part_bytes: int = 65_536, **rows: UserRow) -> None:
+    def __init__(self, elsewhere: str = "", part_bytes: int = 65_536, rows: Mapping[str, UserRow] = NOBODY) -> None:
         self.rows = {name: row.stored for name, row in rows.items()}
         self.users = Users(self.rows, elsewhere, part_bytes)
         self.table = dict(self.rows)
@@ -91,7 +93,7 @@ def test_a_user_is_there_when_it_is_durable_and_not_before() -> None:
 
 def test_a_user_that_is_there_is_not_made_again_unless_it_is_the_same() -> None:
     """A client repeats what it has asked when its link was lost before the answer."""
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
 
     assert "is a user 'ada' already" in refused(world.ask(AddUser(7, "ada", verifier(b"b"), ("ops",)))).reason
     assert "is a user 'ada' already" in refused(world.ask(AddUser(8, "ada", verifier(), ()))).reason
@@ -120,7 +122,7 @@ def test_changes_follow_each_other_before_the_first_one_is_durable() -> None:
 
 
 def test_a_new_password_ends_the_other_sessions_of_the_user() -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
     world.ask(ChangeUser(1, "ada", verifier(b"b"), None), session=3)
 
     told, end = world.durable()
@@ -132,7 +134,7 @@ def test_a_new_password_ends_the_other_sessions_of_the_user() -> None:
 
 
 def test_the_same_password_and_other_groups_end_no_session() -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
     world.ask(ChangeUser(1, "ada", verifier(), None))
     world.ask(ChangeUser(2, "ada", None, ("dev", "ops")))
 
@@ -144,7 +146,7 @@ def test_the_same_password_and_other_groups_end_no_session() -> None:
 
 
 def test_who_is_removed_has_to_go_even_if_it_was_by_himself() -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
     world.ask(RemoveUser(1, "ada"), name="ada", session=3)
 
     told, end = world.durable()
@@ -157,7 +159,7 @@ def test_who_is_removed_has_to_go_even_if_it_was_by_himself() -> None:
     "message", [ChangeUser(1, "bob", verifier(), None), ChangeUser(1, "bob", None, ()), RemoveUser(1, "bob")]
 )
 def test_who_is_not_there_is_not_changed(message: Any) -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
 
     assert "no user 'bob'" in refused(world.ask(message)).reason
     assert world.cookies == []
@@ -176,7 +178,7 @@ MANAGING = {
 
 @pytest.mark.parametrize("message", MANAGING.values(), ids=MANAGING)
 def test_from_other_machines_nobody_manages_users(message: Any) -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
     failed = refused(world.ask(message, name="bob", is_local=False))
 
     assert failed.code is Code.FORBIDDEN
@@ -195,13 +197,13 @@ def test_from_other_machines_nobody_manages_users(message: Any) -> None:
     ],
 )
 def test_nobody_changes_more_of_himself_than_the_password(message: Any) -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
 
     assert refused(world.ask(message, name="ada", is_local=False)).code is Code.FORBIDDEN
 
 
 def test_everybody_changes_the_own_password_from_anywhere() -> None:
-    world = World(ada=ADA)
+    world = World(rows={"ada": ADA})
 
     assert world.ask(ChangeUser(1, "ada", verifier(b"b"), None), name="ada", is_local=False) is None
     assert verifier_of(world.table["ada"]) == verifier(b"b")
@@ -210,7 +212,7 @@ def test_everybody_changes_the_own_password_from_anywhere() -> None:
 @pytest.mark.parametrize("message", MANAGING.values(), ids=MANAGING)
 def test_where_users_are_in_a_file_those_of_the_volume_are_not_changed(message: Any) -> None:
     """It would look as if something had come of it."""
-    world = World("they are in the file X", ada=ADA)
+    world = World("they are in the file X", rows={"ada": ADA})
 
     failed = refused(world.ask(message))
     assert (failed.code, failed.reason) == (Code.CONFIGURATION, "they are in the file X")
@@ -221,7 +223,7 @@ def test_where_users_are_in_a_file_those_of_the_volume_are_not_changed(message: 
 
 def test_the_list_tells_nothing_of_passwords_and_comes_in_parts() -> None:
     rows = {f"user{number}": UserRow(verifier(), ("g" * 200,), number) for number in range(30)}
-    world = World(part_bytes=1000, **rows)
+    world = World(part_bytes=1000, rows=rows)
     client = ClientSession(1, "desk", "i", Principal("x"))
     parts: list[UserList] = [
         effect.message  # type: ignore[union-attr, misc]
