@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -284,3 +285,27 @@ def test_a_token_is_taken_too(kind: str, door: Door, tmp_path: Path) -> None:
 def test_who_says_nothing_is_told_what_the_broker_takes(door: Door) -> None:
     with pytest.raises(gapless.AuthenticationError, match="this broker takes scram, token; the client offers no"):
         gapless.sync.connect(door.url)
+
+
+async def test_a_token_that_expires_is_renewed_in_the_same_session(door: Door) -> None:
+    asked: list[float] = []
+
+    def token() -> str:
+        asked.append(time.monotonic())
+        claims = {
+            "sub": "bot",
+            "iss": "i",
+            "aud": "a",
+            "exp": time.time() + 3 - 60,
+        }  # the broker allows a minute for clocks that differ
+        return jwt.encode(claims, door.key, "ES256")
+
+    async with gapless.connect(door.url, credentials=gapless.BearerToken(token)) as connection:
+        numbers = set()
+        while len(asked) < 5:
+            numbers.add(connection._driver.core._outbox.session)
+            assert len(await connection.pubends()) > 0
+            await asyncio.sleep(0.05)
+
+    assert len(numbers) == 1
+    assert asked[4] - asked[0] > 3, "it went on behind the end of the first one"

@@ -481,7 +481,10 @@ class Driver:
     def _on_unreachable(self, unreachable: e.Unreachable) -> None:
         opening = self._opening
         if opening is not None and not opening.done() and not self._patient:
-            opening.set_exception(ConnectionClosedError(f"no broker answers: {unreachable.reason}"))
+            if unreachable.is_refused:
+                opening.set_exception(AuthenticationError(f"no broker lets this client in: {unreachable.reason}"))
+            else:
+                opening.set_exception(ConnectionClosedError(f"no broker answers: {unreachable.reason}"))
         elif self.loop.time() - self._told_unreachable_at >= TELL_AGAIN_SECONDS:
             self._told_unreachable_at = self.loop.time()
             log.warning("no broker answers, trying again: %s", unreachable.reason)

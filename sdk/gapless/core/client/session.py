@@ -462,7 +462,7 @@ class SessionCore:
             self._end_session()
             self._outbox.tell(Disconnected(self._reaching.address, reason))
         elif reasons := self._reaching.on_failure(reason):
-            self._outbox.tell(Unreachable(reasons))
+            self._outbox.tell(Unreachable(reasons, self._reaching.are_barred))
         self.phase = ConnectionPhase.WAITING
         self._proving = NoCredentials()
         self._outbox.link = 0

@@ -58,6 +58,22 @@ async def test_wrong_ones_end_it_at_once_however_patient_it_is(
     assert isinstance(pickle.loads(pickle.dumps(error.value)), gapless.AuthenticationError)
 
 
+async def test_wrong_ones_are_told_if_another_broker_is_away(
+    guarded: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dial = guarded.dial
+
+    async def dial_here(address: str, accept: Any) -> Any:
+        guarded.unreachable = address == "two"
+        return await dial(address, accept)
+
+    monkeypatch.setattr(guarded, "dial", dial_here)
+    with pytest.raises(
+        gapless.AuthenticationError, match=r"lets this client in: one: the credentials .*; two: nobody there"
+    ):
+        await gapless.connect("gapless+fake://one,two", credentials=gapless.Password("ann", "wrong"))
+
+
 async def test_a_connection_ends_whose_password_was_changed(guarded: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS, credentials=gapless.Password("ann", SECRET)) as connection:
         guarded.broker.authenticators = [users(ann="new")]

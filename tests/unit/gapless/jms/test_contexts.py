@@ -548,3 +548,33 @@ def test_a_blank_in_a_selector_is_no_change(context: jms.JMSContext) -> None:
 
     assert isinstance(received, jms.TextMessage)
     assert received.get_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"user": "ann"}, "the password is empty"),
+        ({"password": "S3CRET"}, "the name of a user is empty"),
+        ({"user": "a\nb", "password": "S3CRET"}, "the name of a user holds characters"),
+    ],
+)
+def test_a_user_and_a_password_come_together(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(jms.JMSError, match=problem) as error:
+        jms.ConnectionFactory("embedded:", **given)
+
+    assert "S3CRET" not in str(error.value)
+
+
+def test_a_factory_shows_no_password() -> None:
+    factory = jms.ConnectionFactory("embedded:", user="ann", password="S3CRET")
+
+    assert "S3CRET" not in repr(factory) + repr(vars(factory))
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(factory)
+
+
+def test_a_broker_that_does_not_take_them_is_a_security_matter() -> None:
+    factory = jms.ConnectionFactory("embedded:", user="ann", password="S3CRET")
+
+    with pytest.raises(jms.JMSSecurityError, match="this broker takes clients without credentials"):
+        factory.create_context()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.client.link.backoff import Backoff
+from gapless.errors import AuthenticationError
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
@@ -25,6 +26,8 @@ class Addresses:
         self._backoff = backoff
         self._failures: dict[str, str] = {}
         self._refusals: dict[str, GaplessError] = {}
+        self._barred: set[str] = set()
+        """Where the credentials are not taken: nobody is asked that twice, unless there was a session since."""
         self._cut_off: dict[str, None] = {}
         self._stays_until = 0
 
@@ -40,7 +43,10 @@ class Addresses:
 
     def next(self) -> str:
         """Begins the next try, and returns its address."""
+        assert len(self._barred) < self.count
         self.turn += 1
+        while self.address in self._barred:
+            self.turn += 1
         return self.address
 
     def delay(self) -> int:
@@ -51,6 +57,7 @@ class Addresses:
         """A session is open: forgets the failures of addresses."""
         self._failures.clear()
         self._refusals.clear()
+        self._barred.clear()
 
     def on_steady(self) -> None:
         """The last session was long enough: the next try need not wait long."""
@@ -65,8 +72,13 @@ class Addresses:
         if len(self._failures) < self.count:
             return ""
         reasons = "; ".join(why if address in why else f"{address}: {why}" for address, why in self._failures.items())
-        self._failures.clear()
+        self._failures = {address: why for address, why in self._failures.items() if address in self._barred}
         return reasons
+
+    @property
+    def are_barred(self) -> bool:
+        """Whether an address does not take the credentials."""
+        return bool(self._barred)
 
     def on_served(self) -> None:
         """The broker at the address is not cut off. What others were is long ago when this one is."""
@@ -89,4 +101,6 @@ class Addresses:
     def on_refusal(self, error: GaplessError) -> bool:
         """The address refuses this client for good. Returns whether every address has."""
         self._refusals[self.address] = error
+        if isinstance(error, AuthenticationError):
+            self._barred.add(self.address)
         return len(self._refusals) == self.count

@@ -90,9 +90,11 @@ class Disconnected(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """Every address has failed since the last session. The core goes on trying."""
+    """Every address has failed since the last session. The core goes on trying those that may take this client."""
 
     reason: str
+    is_refused: bool = False
+    """Whether the rest of them does not take the credentials."""
 
 
 class Closed(msgspec.Struct, frozen=True):

@@ -107,6 +107,37 @@ def test_wrong_credentials_end_the_connection_once_every_address_has_refused_the
     assert world.dialled == ["a:1", "b:1"]
 
 
+def test_who_does_not_take_them_is_not_asked_again_while_another_one_is_away() -> None:
+    """Each try counts as one of somebody who guesses, and delays others of that user."""
+    world = guarded(Word(b"eve"), b"ada", addresses=("a:1", "b:1", "c:1"))
+    world.unreachable |= {"b:1", "c:1"}
+    world.start()
+    world.advance(60)
+
+    assert world.dialled.count("a:1") == 1
+    assert world.dialled.count("b:1") > 5
+    told = world.effects(e.Unreachable)
+    reason = "a:1: the credentials are not valid here; b:1: nobody answers; c:1: nobody answers"
+    assert len(told) > 5
+    assert set(told) == {e.Unreachable(reason, is_refused=True)}
+
+    world.unreachable.clear()
+    world.advance(20)
+    (closed,) = world.effects(e.Closed)
+    assert isinstance(closed.error, AuthenticationError)
+    assert len(world.broker.messages(m.Hello)) == 3
+
+
+def test_after_a_session_each_address_is_asked_again() -> None:
+    world = guarded([Word(b"eve"), Word(b"ada")], b"ada", addresses=("a:1", "b:1")).start()
+    world.advance(1)
+    assert world.core.connected
+    for _ in range(2):
+        world.reconnect()
+
+    assert world.dialled == ["a:1", "b:1", "a:1", "b:1"]
+
+
 def test_a_reconnect_with_credentials_that_are_not_valid_any_more_ends_it_too() -> None:
     world = guarded(Word(b"ada"), b"ada").start()
     reader = world.subscribe()
