@@ -11,12 +11,14 @@ from gapless.core.wire.messages import (
     Acknowledge,
     Acknowledged,
     AcknowledgeDurably,
+    AddUser,
     AnyClientMessage,
     AskBound,
     AskEarliest,
     AskHeads,
     AskStatus,
     Attach,
+    ChangeUser,
     ClosePublisher,
     Commit,
     Credit,
@@ -27,11 +29,14 @@ from gapless.core.wire.messages import (
     InUse,
     ListPubends,
     ListSubscriptions,
+    ListUsers,
     OnChange,
     OpenPublisher,
     Position,
     ReadOn,
     ReadRange,
+    RemoveUser,
+    Renew,
     Retire,
     StartAt,
     Subscribe,
@@ -40,6 +45,7 @@ from gapless.core.wire.messages import (
     Target,
     Unit,
     Unsubscribe,
+    Verifier,
 )
 from integration.bystander import Bystander
 from integration.raw_client import RawClient
@@ -63,6 +69,9 @@ def variants(message: Any, value: int) -> Iterator[Any]:
                 yield [*message[:index], variant, *message[index + 1 :]]
 
 
+VERIFIER = Verifier(b"salt" * 4, 15_000, bytes(32), bytes(32))
+
+
 def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
     """Every message of a client that has a number in it."""
     position = [Position(pubend, tick)]
@@ -83,6 +92,11 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         ListSubscriptions(10),
         ListPubends(11),
         AskStatus(11),
+        AddUser(22, "nobody", VERIFIER, ("g",)),
+        ChangeUser(23, "nobody", VERIFIER, ("g",)),
+        RemoveUser(24, "nobody else"),
+        ListUsers(25),
+        Renew(26, "scram", b"nothing"),
         ClosePublisher(3),
         Retire(12, "nobody's", only_look=True),
         Attach(13, "read", ("noise",), "", StartAt.TOKEN, 0, position, 0, 0, b""),

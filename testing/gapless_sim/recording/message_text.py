@@ -211,6 +211,7 @@ class Conversation:
         m.ListSubscriptions: lambda *_: MessageText("session", "list subscriptions"),
         m.ListPubends: lambda *_: MessageText("session", "list pubends"),
         m.AskStatus: lambda *_: MessageText("session", "ask for the status"),
+        m.Renew: lambda *_: MessageText("session", "new credentials"),
         m.AddUser: lambda _, said: MessageText("session", f"add user {said.name}"),
         m.ChangeUser: lambda _, said: MessageText("session", f"change user {said.name}"),
         m.RemoveUser: lambda _, said: MessageText("session", f"remove user {said.name}"),
@@ -222,6 +223,8 @@ class Conversation:
     _FROM_BROKER: ClassVar[dict[type, Callable[[Any, Any], MessageText]]] = {
         m.Welcome: lambda _, said: MessageText("session", f"welcome to {said.node}"),
         m.Challenge: lambda *_: MessageText("session", "challenge: who is it?"),
+        m.Waiting: lambda _, said: MessageText("session", f"the answer comes in {said.wait_ms:,} ms"),
+        m.Renewed: lambda *_: MessageText("session", "the new credentials are taken"),
         m.HelloRefused: lambda _, said: MessageText("refused", f"refused: {said.code.value}: {said.reason}"),
         m.BrokerHeartbeat: lambda *_: MessageText("alive", "alive"),
         m.Closing: lambda _, said: MessageText("session", f"closing: {said.reason}"),
