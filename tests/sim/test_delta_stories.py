@@ -29,6 +29,7 @@ SEEDS: Mapping[str, int] = {
     "purge_inside_window": 3,
     "complete_from_all": 16,
     "served_twice_unserves": 0,
+    "gone_is_asked_for_ever": 25,
 }
 """By the switch: a seed that finds it, which holds without it."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gapless_sim.oracles.delivery import I3Gapless
     from gapless_sim.recording.accounts import Logged
     from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.consumer import Consumer
     from gapless_sim.world.disk import Disk
 
@@ -169,6 +170,13 @@ class N2Again(Judge):
         """From where on it has to be told again, and what it was told since."""
         self._instant: dict[tuple[str, PubendId], tuple[int, list[tuple[Tick, Tick]]]] = {}
         """What it was told in the last instant: it may come to the SHB behind what was said after it."""
+
+    def wiped(self, broker: SimBroker) -> None:
+        """What begins there on an empty disk is another SHB: it has been told nothing, and begins where it counts."""
+        tables: tuple[dict[tuple[str, PubendId], Any], ...] = self._forks, self._events, self._again, self._instant
+        for table in tables:
+            for key in [key for key in table if key[0] == broker.name]:
+                del table[key]
 
     def said(self, broker: str, now: int, effect: Any) -> None:
         """A router tells an SHB something of a pubend."""

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import PubendMeta, Seen
+from gapless.core.network.facts import Know, Progress, PubendMeta, Seen
 from gapless.core.stream.ticks import tick_at
 from gapless.core.wire.messages import GapReason
+from gapless_shb.core.state.gauges import HEAD
 from gapless_sim.oracles.delivery import I1Match, I3Gapless
-from gapless_sim.oracles.forks import N2Told
+from gapless_sim.oracles.forks import N2Again, N2Told
 from gapless_sim.world.clocks import WALL_BEGIN
-from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 AT = tick_at(WALL_BEGIN)
 HOST = SimpleNamespace(name="phb9", roles=frozenset({"phb"}))
@@ -141,3 +142,43 @@ def test_at_a_tick_at_which_both_have_logged_something_either_is_right() -> None
 
     with violates("I1"):
         fixture.hand_out(fixture.attach(fixture.row(), sid=3, p=AT + 10), (AT + 20, 4))
+
+
+class Again:
+    """An SHB at a node of its own, which stands at AT + 10 and hears of a fork there."""
+
+    def __init__(self) -> None:
+        self.fixture = ModelFixture(N2Again, second_hosts=0.1)
+        self.fixture.say(AT, AT + 20, broker=HOST.name)
+        judge = self.fixture.oracles[N2Again]
+        assert isinstance(judge, N2Again)
+        self.judge = judge
+        self.node = SimpleNamespace(name="node2", gauges=lambda: [HEAD.gauge(AT + 10, P)])
+        self.fixture.world.brokers[self.node.name] = self.node  # type: ignore[assignment]
+        self.see()
+        self.see((AT + 5, AT + 40))
+
+    def see(self, *forks: tuple[int, int]) -> None:
+        """It is told what its pubend is."""
+        self.judge.said(self.node.name, 0, Seen(PubendMeta(P, HOST.name, forks=forks), AT))
+
+    def passes(self, upto: int) -> None:
+        """It has passed everything up to there."""
+        self.judge.informed(self.node.name, 0, Progress(SHB, P, AT, upto))
+
+
+def test_what_an_shb_was_told_before_it_heard_of_a_fork_is_told_again_before_it_passes_it() -> None:
+    again = Again()
+    again.passes(AT + 10)
+    again.judge.said(again.node.name, 1, Know(again.fixture.knowledge(AT + 10, AT + 30)))
+    again.passes(AT + 30)
+
+    with violates("N2"):
+        again.passes(AT + 31)
+
+
+def test_another_shb_on_an_empty_disk_passes_what_lies_below_the_tick_from_which_it_counts() -> None:
+    again = Again()
+    again.judge.wiped(again.node)  # type: ignore[arg-type]
+    again.see((AT + 5, AT + 40))
+    again.passes(AT + 60)
