@@ -77,6 +77,7 @@ class Pubend:
             tuple((lo, hi) for lo, hi, _ in row.forks),
             self.log.stable,
             self._publishers,
+            self._context.settings.places,
         )
 
     def begin(self, now: int, wall: int) -> None:

@@ -84,3 +84,8 @@ class Settings:
     def topics_of_logs(self) -> frozenset[str]:
         """The topics that logs have to themselves: no other pubend takes their events."""
         return frozenset(topic for section in self.logs for topic in section.topics)
+
+    @property
+    def places(self) -> int:
+        """Where a new publisher may be (`PubendMeta.places`), whether that is found yet or not."""
+        return sum(entry.count for entry in self.pubends) + len(self.topics_of_logs)

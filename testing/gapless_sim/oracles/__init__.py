@@ -65,8 +65,9 @@ def all_oracles(world: World) -> list[Oracle]:
     gapless = I3Gapless(model)
     pieces, answered = I5InOnePiece(model), I5Answered(model)
     pieces.listeners.append(answered.gap_sent)
-    counted, probing, again = I8Counted(model), V4Probing(model), N2Again(model)
-    world.seam.watchers += [model, counted, routing, probing, again]
+    counted, probing = I8Counted(model), V4Probing(model)
+    told, again = N2Told(model, gapless), N2Again(model)
+    world.seam.watchers += [model, counted, routing, probing, told, again]
     return [
         I12SingleAuthority(model),
         model,
@@ -89,7 +90,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I5Noted(model),
         pieces,
         gapless,
-        N2Told(model, gapless),
+        told,
         again,
         I10Start(model),
         I11TotalOrder(model, gapless),

@@ -186,9 +186,7 @@ class D4Server(TreeJudge):
             if history.sound and self._reach.serves(history.broker or next(iter(self.world.brokers))):
                 for node in topology.cell_of:
                     yield from self._wrongly_served(node, pubend, history)
-        # Of a pubend that is gone with its volume nothing comes for ever, and way after way to it is tried.
-        are_there = not any(history.gone for history in self.model.histories.values())
-        if are_there and all(self._is_live(*pair) for pair in topology.links):
+        if all(self._is_live(*pair) for pair in topology.links):
             for node, wished in self._wished.items():
                 for peer in wished:
                     if not topology.has_link(node, peer):

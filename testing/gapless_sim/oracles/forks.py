@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Gap
@@ -16,13 +16,16 @@ from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
+    from gapless.core.network.facts import PubendMeta
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.knowledge import Knowledge
-    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.oracles.delivery import I3Gapless
     from gapless_sim.recording.accounts import Logged
     from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.disk import Disk
 
 
 class N2Told(Judge):
@@ -30,17 +33,71 @@ class N2Told(Judge):
 
     Below: ticks only rise. What one process has logged below a place that a subscription had from the other one cannot
     be delivered to it any more; it is told at the present, by which all subscriptions come.
+
+    What the process that is gone has logged above that present, its clock being ahead, is told if an SHB was told so
+    much of it in the life in which it hears that there were two. Otherwise nobody is left who could know.
     """
 
     name = "N2"
+    facts: Sequence[type] = ()
+    effects: Sequence[type] = (Seen,)
 
     def __init__(self, model: Model, gapless: I3Gapless) -> None:
         super().__init__(model)
+        self._disks: dict[tuple[PubendId, Tick], tuple[Disk, int]] = {}
+        """On which each event is, and since when: each process has its own."""
+        self._heard: dict[tuple[str, PubendId], Tick] = {}
+        """How far each SHB was told, in this life."""
+        self._forks: dict[tuple[str, PubendId], Ranges] = {}
+        """What it was told of forks, in this life."""
+        self._forked: dict[PubendId, tuple[Ranges, int]] = {}
+        """What each PHB gives up, and since when."""
+        self._given_up: dict[PubendId, Tick] = {}
+        """The highest tick of forks, and of what those SHBs were told that have heard of one."""
         self._passed: dict[tuple[int, PubendId], tuple[Consumer, Logged]] = {}
         """By the number of a row: the last event that it has passed, and who had the row."""
         self._told: dict[tuple[int, PubendId], Tick] = {}
         """Up to where it was told."""
         gapless.passed.append(self.passed)
+
+    def known(self, broker: str, knowledge: Knowledge) -> None:
+        """A PHB says what it has."""
+        if self.world.options.second_hosts:
+            self._note(knowledge, self.world.brokers[broker].disk)
+
+    def known_beside(self, broker: str, knowledge: Knowledge) -> None:
+        """The second process of its node does."""
+        for second in self.world.second_processes:
+            if second.name == broker:
+                self._note(knowledge, second.disk)
+
+    def opened(self, broker: str, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> None:
+        """A PHB says what it gives up."""
+        if meta.forks != self._forked.get(meta.pubend, ((), 0))[0]:
+            self._forked[meta.pubend] = meta.forks, self.world.now
+            self._give_up(meta.pubend, max((hi for _, hi in meta.forks), default=0))
+
+    def delivered(self, broker: str, knowledge: Knowledge) -> None:
+        """An SHB is told."""
+        key = broker, knowledge.pubend
+        self._heard[key] = max(knowledge.hi, self._heard.get(key, 0))
+
+    def said(self, broker: str, now: int, effect: Any) -> None:
+        """It hears that there were two: it asks for what follows all that it was told, as far as it has that still."""
+        assert isinstance(effect, Seen)
+        meta, key = effect.meta, (broker, effect.meta.pubend)
+        if meta.forks != self._forks.get(key, ()):
+            self._forks[key] = meta.forks
+            heads = values_by(self.world.brokers[broker].gauges(), HEAD, "pubend")
+            self._give_up(meta.pubend, max(int(heads.get(meta.pubend, 0)), self._heard.get(key, 0)))
+
+    def informed(self, broker: str, now: int, fact: Any) -> None:
+        """What routers are told is of no concern."""
+
+    def vanished(self, broker: str) -> None:
+        """An SHB begins anew: it forgets what it has not written."""
+        self._heard = {key: upto for key, upto in self._heard.items() if key[0] != broker}
+        self._forks = {key: forks for key, forks in self._forks.items() if key[0] != broker}
 
     def passed(self, consumer: Consumer, event: Logged) -> None:
         """A consumer stands above an event that it matches, and was not handed it."""
@@ -74,7 +131,23 @@ class N2Told(Judge):
             if event.tick > self._told.get(key, 0)
             and self.model.alive(consumer)
             and self.model.histories[event.pubend].answered_for
+            and not self._is_beyond(event)
         ]
+
+    def _is_beyond(self, event: Logged) -> bool:
+        """Whether nobody is left who could know of an event, but publishers that have receipts."""
+        pubend, tick = event.pubend, event.tick
+        if (pubend, tick) not in self._disks or tick <= self._given_up.get(pubend, 0):
+            return False
+        disk, since = self._disks[pubend, tick]
+        is_gone = disk is not self.world.brokers[self.model.histories[pubend].broker].disk
+        return is_gone and since <= self._forked.get(pubend, ((), -1))[1]
+
+    def _note(self, knowledge: Knowledge, disk: Disk) -> None:
+        self._disks.update(((knowledge.pubend, tick), (disk, self.world.now)) for tick in knowledge.data.ticks)
+
+    def _give_up(self, pubend: PubendId, upto: Tick) -> None:
+        self._given_up[pubend] = max(upto, self._given_up.get(pubend, 0))
 
 
 class N2Again(Judge):
@@ -97,6 +170,13 @@ class N2Again(Judge):
         """From where on it has to be told again, and what it was told since."""
         self._instant: dict[tuple[str, PubendId], tuple[int, list[tuple[Tick, Tick]]]] = {}
         """What it was told in the last instant: it may come to the SHB behind what was said after it."""
+
+    def wiped(self, broker: SimBroker) -> None:
+        """What begins there on an empty disk is another SHB: it has been told nothing, and begins where it counts."""
+        tables: tuple[dict[tuple[str, PubendId], Any], ...] = self._forks, self._events, self._again, self._instant
+        for table in tables:
+            for key in [key for key in table if key[0] == broker.name]:
+                del table[key]
 
     def said(self, broker: str, now: int, effect: Any) -> None:
         """A router tells an SHB something of a pubend."""

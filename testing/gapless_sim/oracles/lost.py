@@ -225,8 +225,9 @@ class Heard:
 class K11Lost(HopJudge):
     """A broker says only of what it was told to be lost that it is, and of nothing that it knows better.
 
-    So an event that the cache of a broker on the way has is never told as lost, nor is silence that it has. Where
-    copies go that nobody needs, that is so for what came within the window, unless there may be no room for it.
+    So an event that the cache of a broker on the way has is never told as lost, nor is silence that it has. Of what a
+    mate has handed over, to be said in its stead, a broker keeps nothing. Where copies go that nobody needs, that is so
+    for what came within the window, unless there may be no room for it.
     """
 
     name = "K11"
@@ -247,12 +248,12 @@ class K11Lost(HopJudge):
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """A PHB tells its own router."""
         self._knows[broker, knowledge.pubend] = self.world.brokers[broker].life
-        self._hear(broker, knowledge)
+        self._hear(broker, knowledge, is_kept=True)
 
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A broker is told."""
         if type(message) is Knowledge:
-            self._hear(hop.target, message)
+            self._hear(hop.target, message, is_kept=message.reply or not self._are_mates(hop))
 
     def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A broker tells another one."""
@@ -265,9 +266,9 @@ class K11Lost(HopJudge):
             unheard = heard.lost.first_gap(lo, hi)
             if unheard is not None:
                 self.fail(f"{hop}: {unheard} of {message.pubend} is said to be lost, and nobody has said so before")
-        broker, topology = self.world.brokers[hop.source], self.world.topology
+        broker = self.world.brokers[hop.source]
         resumed = self.world.now - broker.paused_until > KNOWN_FOR
-        if topology is None or topology.are_mates(hop.source, hop.target):
+        if self.world.topology is None or self._are_mates(hop):
             return  # for a mate there may be nobody who asks here, and so no cache
         if resumed and broker.turn_delay <= SLOWEST:
             self._judge_better(hop, message, heard)
@@ -289,11 +290,15 @@ class K11Lost(HopJudge):
             if message.pubend not in self._forked and (known := heard.known.within(lo, hi)):
                 self.fail(f"{hop}: ({lo}, {hi}] of {message.pubend} is said to be lost, and {hop.source} knows {known}")
 
-    def _hear(self, node: str, knowledge: Knowledge) -> None:
+    def _are_mates(self, hop: Hop) -> bool:
+        topology = self.world.topology
+        return topology is not None and topology.are_mates(hop.source, hop.target)
+
+    def _hear(self, node: str, knowledge: Knowledge, *, is_kept: bool) -> None:
         heard = self._of(node, knowledge.pubend)
         for lo, hi in _lost(knowledge):
             heard.lost.add(lo, hi)
-        if self._knows.get((node, knowledge.pubend)) is heard.life:
+        if is_kept and self._knows.get((node, knowledge.pubend)) is heard.life:
             heard.recent.append((self.world.now, knowledge))
 
     def _of(self, node: str, pubend: PubendId) -> Heard:

@@ -139,6 +139,7 @@ RULES: tuple[str, ...] = (
     "a census by the others",
     "wishes that end",
     "sides that forget",
+    "lost volumes in a tree",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 

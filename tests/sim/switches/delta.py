@@ -253,4 +253,13 @@ KNOWING = (
         "An SHB whose machine is lost and replaced.",
         routers=_DELTA,
     ),
+    Switch(
+        "gone_is_asked_for_ever",
+        ("lost volumes in a tree",),
+        "A pubend that is gone with its broker's volume is asked for still, past one broker after the other.",
+        (Replace(f"{_SERVING}.heard_from", "pass"),),
+        ("D4",),
+        "A PHB whose machine is lost and replaced.",
+        routers=_DELTA,
+    ),
 )

@@ -87,9 +87,20 @@ class Notices:
         pubend = self._pubends.get(name)
         return None if pubend is None else pubend.meta
 
-    def metas_of(self, broker: BrokerId) -> list[PubendMeta]:
-        """Returns what is known of a broker's pubends."""
-        return [pubend.meta for pubend in self._pubends.values() if pubend.meta.broker == broker]
+    def all_places(self, broker: BrokerId) -> list[PubendMeta] | None:
+        """Returns the pubends of a broker that take new publishers; None if it may have more than are known here.
+
+        It may where notices of some were lost, or are not sent yet: it has just begun, or has not found a log.
+        """
+        life = self.lives.get(broker)
+        known = [pubend for pubend in self._pubends.values() if pubend.meta.broker == broker]
+        metas = [pubend.meta for pubend in known if not pubend.meta.read_only]
+        # Those of an earlier life may be gone with its volume.
+        latest = [pubend.meta for pubend in known if pubend.is_here or pubend.life == life]
+        said = {meta.places for meta in latest}
+        found = {meta.pubend if meta.timed else meta.topics for meta in latest if not meta.read_only}
+        is_all = bool(said) and all(places is not None and places <= len(found) for places in said)
+        return metas if is_all else None
 
     # ------------------------------------------------------------------------------ the pubends here
 

@@ -50,6 +50,12 @@ class ProgressTable:
         """A pubend is known."""
         self._known.add(pubend)
 
+    def close(self, pubend: PubendId) -> None:
+        """A pubend is not known any more."""
+        self._known.discard(pubend)
+        self._rows.pop(pubend, None)
+        self._risen = {key: sideways for key, sideways in self._risen.items() if key[0] != pubend}
+
     def hand_over(self, pubend: PubendId, members: dict[ShbId, Tick]) -> None:
         """A pubend of this broker: every member must be heard again from here on (C4)."""
         self._releases.setdefault(pubend, ReleaseTable()).replace_members(members)

@@ -208,6 +208,11 @@ class PubendFlow(Generic[PubendT]):
                 self._progress.open(meta.pubend)
         return stream
 
+    def forget(self, pubend: PubendId) -> None:
+        """A pubend is gone for ever, and nothing of it waits to be said: nothing is known of it any more."""
+        del self._streams[pubend], self._state.owners[pubend]
+        self._progress.close(pubend)
+
     # ---------------------------------------------------------------------------------- who is there
 
     def on_own_interest(self, *, full: bool) -> None:

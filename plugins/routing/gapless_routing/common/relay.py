@@ -118,7 +118,8 @@ class Outward:
     unwanted_bytes: int = 0
     """Memory of events above that, which nobody there wanted when they came."""
     silence_due: int | None = None
-    """When silence that waits has to be said; None: none waits."""
+    """When silence that waits has to be said; None: none waits. While all links are full it is late, and noted all the
+    same: it waits no longer because they were full."""
     told: Tick = 0
     """The highest `stable` that was said."""
     behind: bool = False
@@ -129,6 +130,11 @@ class Outward:
     """Batches above `sent` of which nobody there wanted anything: they need not be matched again …"""
     unwanted_since: int = 0
     """… unless more has come to be wanted there since: see `Directions.widened`."""
+
+    def note_waiting(self, due: int) -> None:
+        """Silence that came just now has to be said by then, as soon as there is room for it."""
+        if self.silence_due is None or due < self.silence_due:
+            self.silence_due = due
 
     def pass_over(self, data: EventBatch, widened: int) -> None:
         """Nobody in this direction wants anything of a batch, as far as it is known."""
@@ -313,6 +319,7 @@ class Relay:
             outward.sent = max(outward.sent, knowledge.hi)  # else the first SHB there would be sent all that is cached
             return
         if outward.behind:
+            outward.note_waiting(self._state.now + slack)
             return
         ranges = new.ranges
         if ranges != ((knowledge.lo, knowledge.hi),):
@@ -410,6 +417,7 @@ class Relay:
         broker = self._directions.push(direction, said, max(0, slack) if said.data else 0)
         if broker == ALL_FULL:
             outward.behind = True
+            outward.note_waiting(self._state.now + slack)
             at = self._state.now + SILENCE_AFTER
             self._state.timers.set(("behind", pubend.meta.pubend, direction), at)
             return
@@ -457,9 +465,11 @@ class Relay:
         """Silence has waited long enough: the newest stretch is said, whatever hole is below it (T53)."""
         pubend = self._pubends[name]
         outward = pubend.outward[direction]
+        if outward.behind:
+            return
         outward.silence_due = None
         hi = pubend.cache.known_upto
-        if hi <= outward.sent or outward.behind:
+        if hi <= outward.sent:
             return
         lo = self.stretch(pubend, hi, outward.sent, {})
         said = self._said(pubend, direction, lo, hi) if lo < hi else None
@@ -474,8 +484,10 @@ class Relay:
         if not live or any(not self._links.is_full(broker) and broker not in self._unanswered for broker in live):
             outward.behind = False
             outward.sent = max(outward.sent, outward.left_out)
+            if outward.silence_due is not None:
+                self._state.timers.set(("silence", name, direction), max(self._state.now, outward.silence_due))
             return
-        outward.left_out = pubend.cache.known_upto
+        outward.left_out, outward.silence_due = pubend.cache.known_upto, None
         for broker in live:
             self._directions.say_behind(pubend, broker, outward.left_out)
         self._state.timers.set(("behind", name, direction), self._state.now + SILENCE_AFTER)

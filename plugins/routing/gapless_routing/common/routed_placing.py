@@ -96,15 +96,15 @@ class RoutedClientSide(ClientSide):
         state: RouterState,
         way: PlacingWay,
         number: int,
-        metas_of: Callable[[BrokerId], list[PubendMeta]],
+        all_places: Callable[[BrokerId], list[PubendMeta] | None],
         renew_life: Callable[[], None],
     ) -> None:
-        """`metas_of`: returns what is known of a broker's pubends.
+        """`all_places`: returns the pubends of a broker that take new publishers; None if it may have others as well.
 
         `renew_life` is called when this router has another life. `number`: as of `ClientSide`.
         """
         super().__init__(state, way, number)
-        self._metas_of = metas_of
+        self._all_places = all_places
         self._renew_life = renew_life
         self._router = state
 
@@ -126,9 +126,13 @@ class RoutedClientSide(ClientSide):
         return sorted(fitting or hosts, key=lambda host: rank(request.publisher, host), reverse=True)
 
     def _may_take(self, host: BrokerId, request: OpenRequest) -> bool:
-        """Whether a pubend of a broker may take a publisher with its topic, as far as is known here."""
-        metas = self._metas_of(host)
-        return not metas or any(_takes(meta, request) for meta in metas)
+        """Whether a pubend of a broker may take a publisher with its topic.
+
+        As long as anything of that broker may be unknown here, it may. Passed over in vain, the name would be opened at
+        the next one, which knows nothing of what it has logged.
+        """
+        metas = self._all_places(host)
+        return metas is None or any(_takes(meta, request) for meta in metas)
 
     def on_life_durable(self) -> None:
         """What was placed in this life so far is asked now, and what an earlier one asked again."""
@@ -185,7 +189,7 @@ class RoutedPlacing:
     ) -> None:
         """`refuse` is called when an answer that a broker has brought makes no sense."""
         self.way = PlacingWay(state, way)
-        self.entry = RoutedClientSide(state, self.way, state.now, notices.metas_of, notices.renew_life)
+        self.entry = RoutedClientSide(state, self.way, state.now, notices.all_places, notices.renew_life)
         self.requests = RoutedIntake(state, self.way, lambda: notices.hosted)
         self._notices = notices
         self._refuse = refuse
@@ -223,4 +227,4 @@ def _takes(meta: PubendMeta, request: OpenRequest) -> bool:
         for name in meta.publishers
     )
     carries = request.topic is None or any(topic_matches(topic, request.topic) for topic in meta.topics)
-    return is_named and carries and not meta.read_only
+    return is_named and carries

@@ -31,7 +31,8 @@ BEAT: Final = 1 * SECOND
 STATUS_LASTS: Final = 3 * SECOND
 """Who has said nothing for so long counts as unready, and as cut off from every pubend."""
 WISH_LASTS: Final = 10 * SECOND
-"""A link is wished for so long after it was needed last: a broker that comes and goes costs no links each time."""
+"""A link that is there is wished for so long after it was needed last: a broker that comes and goes costs no links
+each time."""
 
 
 class Status(Struct, array_like=True, frozen=True, gc=False):
@@ -159,7 +160,8 @@ class Ring:
                 self.links.wish(broker)
         for broker in [broker for broker in self._wished if broker not in wanted]:
             since = self._needless_since.setdefault(broker, self._state.now)
-            if self._state.now - since >= WISH_LASTS:
+            # Who is away, and not needed, is no more dialled: else all who have passed it by greet it when it is back.
+            if broker not in self.links or self._state.now - since >= WISH_LASTS:
                 del self._wished[broker], self._needless_since[broker]
                 self._away_since.pop(broker, None)
                 self.links.let_go(broker)

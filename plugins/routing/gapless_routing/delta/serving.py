@@ -28,7 +28,7 @@ from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_routing.common.interest import Decision
 from gapless_routing.common.pacing import NEXT_TURN
 from gapless_routing.common.progress import ProgressTable
-from gapless_routing.common.pubend_flow import PubendFlow
+from gapless_routing.common.pubend_flow import NOTICE_EVERY, PubendFlow
 from gapless_routing.common.relay import MORE_AFTER, Outward, RelayedPubend
 from gapless_routing.common.router_state import RouterState
 from gapless_routing.delta.copies import CopiedPubend, Copies
@@ -49,6 +49,8 @@ BYPASSED_PUBENDS = Family(
     "gapless_router_bypassed_pubends", "Of these: those that come here past a node on the way.", ("host", "node")
 )
 CUT_PUBENDS = Family("gapless_router_cut_pubends", "Pubends of a node of which nothing comes here.", ("host",))
+SILENT: Final = 3 * NOTICE_EVERY
+"""A pubend of which no notice has said for so long that it goes on counts as silent."""
 HOSTS_MAX: Final = 32
 """The pubends of so many nodes are counted by node; those of further ones together, under no name."""
 
@@ -105,6 +107,12 @@ class ServedPubend(CopiedPubend):
     """From where the SHB here counts, since it is told of what comes; None: it is not."""
     ended: dict[BrokerId, int] = field(default_factory=dict)
     """When each broker was told last that it serves nobody here: much that it has said may be on its way."""
+    reach: Tick | None = None
+    """How far it has come, as far as notices say; None: there was none yet."""
+    rose_at: int = 0
+    """When that rose last."""
+    gone_since: int | None = None
+    """Since when it is known to be gone with its broker's volume; None: it is not."""
     numbers: dict[BrokerId, int] = field(default_factory=dict)
     """The latest service of which each broker farther away has spoken in its life: it may be over."""
 
@@ -136,6 +144,7 @@ class Serving(PubendFlow[ServedPubend]):
         self._tree = tree
         self._ring = ring
         self._sides = interests
+        self._options = options
         self._numbers = 0
         self._to_say: dict[tuple[BrokerId, int, int], list[Service]] = {}
         """To whom, of which kind, of whose life."""
@@ -169,8 +178,23 @@ class Serving(PubendFlow[ServedPubend]):
         )
 
     def is_told(self, broker: BrokerId, pubend: ServedPubend) -> bool:
-        """Whether notices of a pubend go to a broker: it is farther away from it."""
-        return pubend.is_here or self._tree.first(broker) != pubend.path[0]
+        """Whether notices of a pubend go to a broker: it is farther away from it, and the pubend is not gone."""
+        return pubend.is_here or (pubend.gone_since is None and self._tree.first(broker) != pubend.path[0])
+
+    def heard_from(self, pubend: ServedPubend, broker: BrokerId) -> None:
+        """A notice has come. A broker has one volume: if its pubends of another one are silent, they are gone.
+
+        Which of two volumes is lost neither lives nor times of creation say for certain, for a clock may be set back.
+        So the one that goes on is there, also when an operator has put back a volume that was gone.
+        """
+        meta, before = pubend.meta, pubend.reach
+        if before is not None and meta.reach <= before:
+            return
+        pubend.reach, pubend.rose_at, pubend.gone_since = meta.reach, self._state.now, None
+        for other in self._streams.values() if meta.volume and before is not None else ():
+            is_of_another = other.meta.broker == meta.broker and other.meta.volume not in {"", meta.volume}
+            if is_of_another and other.gone_since is None and self._state.now - other.rose_at >= SILENT:
+                other.gone_since = self._state.now
 
     def decide(self, direction: str, stamp: Stamp, pubend: RelayedPubend) -> Decision:
         """Returns what to do with knowledge of a pubend under a stamp in a direction."""
@@ -189,6 +213,8 @@ class Serving(PubendFlow[ServedPubend]):
             self._tell_shb(stream)
             if self._is_to_come(stream):
                 self._choose(stream)
+            elif stream.gone_since is not None:
+                self._stop(stream)
         self._flush()
 
     def _tell_shb(self, stream: ServedPubend) -> None:
@@ -202,9 +228,18 @@ class Serving(PubendFlow[ServedPubend]):
     def _is_to_come(self, stream: ServedPubend) -> bool:
         """Whether this broker is to be served with it.
 
-        Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
+        Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have. And of what
+        is gone nothing comes.
         """
-        return not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None)
+        is_elsewhere = not stream.is_here and stream.gone_since is None
+        return is_elsewhere and stream.is_wanted and (stream.has_below or stream.told_from is not None)
+
+    def _stop(self, stream: ServedPubend) -> None:
+        """Nobody is to serve this broker with a pubend any more."""
+        stream.candidate = None
+        if stream.server is not None:
+            self._end(stream, stream.server.broker)
+            stream.server = None
 
     def _choose(self, stream: ServedPubend) -> None:
         pubend = stream.meta.pubend
@@ -388,8 +423,13 @@ class Serving(PubendFlow[ServedPubend]):
         self._sides.retire(shb)
 
     def beat(self) -> None:
-        """Once a second: who has not agreed to serve is asked again."""
-        for stream in self._streams.values():
+        """Once a second: who has not agreed to serve is asked again, and what has been gone for long is forgotten."""
+        for stream in list(self._streams.values()):
+            if stream.gone_since is not None and self._state.now - stream.gone_since >= self._options.forget:
+                for broker in list(stream.outward):
+                    self._forget(stream, broker)
+                self.forget(stream.meta.pubend)
+                continue
             if stream.candidate is not None and self._state.now - stream.tried_at >= ASK_AGAIN:
                 self._ask_again(stream)
         self._flush()

@@ -167,6 +167,10 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     Whoever else says a tick far beyond that is wrong (`gapless.core.network.reach`)."""
     publishers: tuple[str, ...] = ("*",)
     """The names of new publishers that it takes; a name that ends in `*` stands for all that begin with it."""
+    places: Real | None = None
+    """Where a new publisher may be at its host: at so many pubends of its own, or topics of logs that number records.
+
+    Whoever knows fewer of them cannot tell whom that host takes. None: its host does not say how many there are."""
 
     @property
     def member(self) -> str:

@@ -283,9 +283,12 @@ def origin_of(request: Subscribe) -> tuple[int, int, int]:
 
 
 def has_acknowledged(subscription: SubscriptionRecord, hosting: Hosting) -> bool:
-    """Whether the application has acknowledged anything yet."""
+    """Whether the application has acknowledged any event yet.
+
+    Silence says nothing of that: its client acknowledges silence by itself, and it need not have stored a token since.
+    """
     positions = (stream.positions[subscription.sid] for stream in hosting.streams.values())
-    return any(position.acked > position.start for position in positions)
+    return any(position.acked_event > position.start for position in positions)
 
 
 def called(name: str | None) -> str:

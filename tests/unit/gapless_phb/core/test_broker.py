@@ -123,6 +123,7 @@ class TestPubends:
 
         said = opened(harness.sync())
         assert (said["rest"].meta.read_only, said["flights"].meta.read_only) == (True, False)
+        assert (said["rest"].meta.places, said["flights"].meta.places) == (1, 1)
         known.epoch = 0
         known.open()
         assert outcomes(harness.sync())[-1].verdict is Verdict.OK

@@ -361,8 +361,59 @@ def test_a_full_link_that_has_room_again_is_pushed_on_from_there() -> None:
     assert net.messages(Knowledge) == [], "who is behind asks until somebody looks"
 
     net.pass_time(SILENCE_AFTER)
+    assert pushed(net, "p", "i") == [(40, 60, (41,))], "what lies below was said to be there, and is asked for"
     net.say(60, 80, "a")
-    assert pushed(net, "p", "i") == [(40, 80, (41, 61))], "what lies below was said to be there, and is asked for"
+    assert pushed(net, "p", "i") == [(40, 60, (41,)), (60, 80, (61,))]
+
+
+def test_silence_that_came_while_a_link_was_full_waits_no_longer_for_that() -> None:
+    """It may wait a second in all: what has waited is said when there is room, and may wait nowhere from there on."""
+    net = subscribed()
+    net.say(0, 20, "a")
+    net.fill("i", "s")
+    net.arrive("p", "i", knowledge(20, 40, "a"), SLACK)  # there is no room for it
+    net.pass_time(SECOND // 4)
+    net.arrive("p", "i", knowledge(40, 50))
+    net.fill("i", "s", 0)
+    net.forget()
+    net.pass_time(3 * SILENCE_AFTER // 4)
+
+    assert pushed(net, "i", "s") == [(20, 50, (21,))]
+    assert [one.address for one in net.sent if one.to == "s" and isinstance(one.message, Knowledge)] == [()]
+
+
+def test_what_met_a_full_link_and_silence_that_waited_before_are_said_when_there_is_room() -> None:
+    net = subscribed()
+    net.arrive("p", "i", knowledge(0, 20, "b"), SLACK)
+    net.pass_time(SECOND // 2)
+    net.fill("i", "s")
+    net.arrive("p", "i", knowledge(20, 40, "a"))
+    net.fill("i", "s", 0)
+    net.pass_time(SILENCE_AFTER - 1)
+    assert pushed(net, "i", "s") == []
+    net.pass_time(1)
+    assert pushed(net, "i", "s") == [(0, 40, (21,))]
+
+    net.fill("i", "s")
+    net.arrive("p", "i", knowledge(40, 60, "a"))
+    net.fill("i", "s", 0)
+    net.pass_time(SILENCE_AFTER)
+    assert pushed(net, "i", "s")[1:] == [(40, 60, (41,))]
+
+
+def test_silence_that_may_wait_yet_when_a_link_is_not_full_any_more_waits_for_the_rest_of_its_time() -> None:
+    net = subscribed()
+    net.fill("i", "s")
+    net.arrive("p", "i", knowledge(0, 20, "a"), SLACK)
+    net.pass_time(SILENCE_AFTER)  # up to here they ask
+    net.pass_time(SECOND // 4)
+    net.arrive("p", "i", knowledge(20, 40, "b"), SLACK)
+    net.fill("i", "s", 0)
+    net.forget()
+    net.pass_time(SILENCE_AFTER - 1)
+    assert pushed(net, "i", "s") == []
+    net.pass_time(1)
+    assert pushed(net, "i", "s") == [(20, 40, ())]
 
 
 def test_another_broker_of_the_cell_is_taken_while_a_link_is_full() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import (
@@ -172,7 +173,7 @@ def homes(net: Net, topic: str | None = None) -> dict[str, str]:
 def with_two_phbs(p: str = "#", q: str = "#") -> Net:
     net = Net(TWO_PHBS)
     for name, topics in (("p", p), ("q", q)):
-        net.tell(name, Opened(PubendMeta(f"{name}@1", name, (topics,)), {}))
+        net.tell(name, Opened(PubendMeta(f"{name}@1", name, (topics,), places=1), {}))
     net.tell("s")
     return net
 
@@ -192,7 +193,11 @@ def test_a_name_goes_only_where_its_topic_is_carried() -> None:
     assert set(homes(net, "neither").values()) == {"p", "q"}, "the PHB refuses it, and says why"
 
 
-@pytest.mark.parametrize("meta", [{"publishers": ("loader", "job-*")}, {"read_only": True}], ids=["named", "read-only"])
+@pytest.mark.parametrize(
+    "meta",
+    [{"publishers": ("loader", "job-*"), "places": 1}, {"read_only": True, "places": 0}],
+    ids=["named", "read-only"],
+)
 def test_a_name_goes_only_where_it_is_taken(meta: dict[str, Any]) -> None:
     net = with_two_phbs()
     net.tell("q", Opened(PubendMeta("q@1", "q", **meta), {}))
@@ -201,6 +206,55 @@ def test_a_name_goes_only_where_it_is_taken(meta: dict[str, Any]) -> None:
     is_named = "publishers" in meta
     net.tell("s", *(SubmitOpen(opening(f"job-{number}"), f"job-{number}") for number in range(20)))
     assert bool(net.take(SubmitOpen, "q")) is is_named
+
+
+def test_a_phb_of_which_something_may_be_unknown_is_passed_over_for_nobody() -> None:
+    """Found by the simulator (1217): the name was opened at the next PHB, and what it had logged was logged again."""
+    everywhere = homes(with_two_phbs())
+    net = with_two_phbs()
+    second = PubendMeta("q-2@1", "q", publishers=("loader",), places=2)
+    net.tell("q", Opened(PubendMeta("q@1", "q", places=2), {}), Opened(second, {}))
+    missing = Net(TWO_PHBS)
+    missing.tell("p", Opened(PubendMeta("p@1", "p", places=1), {}))
+    missing.tell("q", Opened(second, {}))
+
+    assert homes(net) == everywhere
+    assert homes(missing) == everywhere, "the notice of the other one was lost, or comes later"
+
+    missing.tell("q", Opened(PubendMeta("q@1", "q", ("flights.#",), places=2), {}))
+    assert set(homes(missing, "orders.new").values()) == {"p"}
+
+
+def test_where_a_phb_does_not_say_how_many_pubends_it_has_it_is_asked() -> None:
+    net = with_two_phbs()
+    net.tell("q", Opened(PubendMeta("q@1", "q", ("flights.#",)), {}))
+
+    assert homes(net, "orders.new") == homes(with_two_phbs())
+
+
+def test_what_is_known_of_an_earlier_life_does_not_count() -> None:
+    """Its volume may be lost: then there are others in its place."""
+    net = Net(TWO_PHBS)
+    net.tell("p", Opened(PubendMeta("p@1", "p", places=1), {}))
+    for name in ("q", "q-2"):
+        net.tell("q", Opened(PubendMeta(f"{name}@1", "q", publishers=("loader",), places=2), {}))
+    assert set(homes(net).values()) == {"p"}
+
+    renewed(net, "q", net.now + SECOND)
+    net.tell("q", Opened(PubendMeta("q@2", "q", publishers=("loader",), places=2), {}))
+    assert homes(net) == homes(with_two_phbs())
+
+
+def test_all_logs_of_a_topic_are_one_place() -> None:
+    """How many there are is known only once they are found; they take the same publishers."""
+    net = Net(TWO_PHBS)
+    net.tell("p", Opened(PubendMeta("p@1", "p", places=1), {}))
+    log = PubendMeta("k.0@1", "q", ("k",), grain=1, places=2)
+    net.tell("q", Opened(log, {}), Opened(replace(log, pubend="k.1@1"), {}))
+    assert homes(net, "orders.new") == homes(with_two_phbs()), "another topic's log is not found yet"
+
+    net.tell("q", Opened(PubendMeta("j.0@1", "q", ("j",), grain=1, places=2), {}))
+    assert set(homes(net, "orders.new").values()) == {"p"}
 
 
 def test_a_name_that_a_pubends_broker_does_not_take_goes_to_the_next() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.network.facts import AskPubend, NetworkMap, Want
+from gapless.core.network.facts import AskPubend, Know, NetworkMap, Opened, Progress, PubendMeta, Want
 from gapless.core.network.frames import Private
+from gapless.core.stream.columns import EMPTY
 from gapless.core.stream.knowledge import Knowledge
-from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE
+from gapless_routing.common.pubend_flow import NOTICE_EVERY, PUBEND
+from gapless_routing.delta.serving import SERVE, SERVED, SILENT, UNSERVE
 from unit.gapless_routing.delta.net import CHAIN, HUB, DeltaNet, chain, settled
-from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, delivered, private, said, want
+from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, P, delivered, events, private, said, want
 
 BYPASS = 600 * MILLISECOND
 """Long enough for the links around one broker, and for a service over them."""
@@ -208,3 +210,104 @@ def test_no_frame_says_anything_when_nothing_happens(network: NetworkMap) -> Non
     net.pass_time(5 * SECOND)
     links = len(net.links)
     assert len(net.sent) <= links * (2 * 5 + 4)
+
+
+ANEW = "p@2"
+"""The pubend that stands in the place of another one, whose volume was lost."""
+
+
+def live(net: DeltaNet, pubend: str, seconds: int) -> None:
+    """A pubend says each second that it is silent, by the clock of these tests."""
+    for _ in range(seconds):
+        net.pass_time(SECOND)
+        net.tell("p", Know(Knowledge(pubend, net.now - SECOND, net.now, EMPTY), None))
+
+
+def with_a_volume() -> DeltaNet:
+    """A network whose pubend's volume is known, and has gone on for a while."""
+    net = settled(delta=1, forget_seconds=60)
+    net.tell("p", Opened(PubendMeta(P, "p", volume="one"), {"s@disk": 0}))
+    live(net, P, 3 * NOTICE_EVERY // SECOND)
+    return net
+
+
+def start_anew(net: DeltaNet, pubend: str, volume: str) -> None:
+    """The pubend's broker starts with a volume, and the pubend on that."""
+    net.kill("p")
+    net.pass_time(SECOND)
+    net.revive("p")
+    net.tell("p", Opened(PubendMeta(pubend, "p", volume=volume), {"s@disk": 0}))
+
+
+def test_a_pubend_that_is_gone_with_its_volume_is_asked_for_no_more_and_forgotten() -> None:
+    net = with_a_volume()
+    start_anew(net, ANEW, "two")
+    live(net, ANEW, SILENT // SECOND - NOTICE_EVERY // SECOND)
+    assert net.pubend("i").gone_since is None, "late words of it may be on their way"
+    live(net, ANEW, 3 * NOTICE_EVERY // SECOND)
+
+    assert [net.ring(name).cut for name in ("i", "j", "s")] == [(), (), ()]
+    net.forget()
+    live(net, ANEW, 20)
+    assert not private(net, SERVE)
+    assert net.wished("j") == {"i", "s"}, "no way past a broker is tried for its sake"
+    assert [net.pubend(name, ANEW).server.broker for name in ("i", "j", "s")] == ["p", "i", "j"]  # type: ignore[union-attr]
+
+    live(net, ANEW, 60)
+    for name in ("i", "j", "s"):
+        router = net.routers[name]
+        assert list(router._streams._streams) == [ANEW]
+        assert list(router._state.owners) == [ANEW]
+        assert P not in router._progress._rows
+    net.tell("s", Progress("s@disk", P, 5, 5), want(0, 10))  # of an SHB that has not heard of it
+    live(net, ANEW, 20)
+    net.tell("p", Know(Knowledge(ANEW, net.now, net.now + 10, EMPTY), None))
+
+
+def test_a_pubend_whose_broker_is_away_is_not_gone_however_long_it_is() -> None:
+    net = with_a_volume()
+    net.say(net.now, net.now + 10, "a")
+    assert len(ticks(net)) == 1
+    net.kill("p")
+    net.pass_time(120 * SECOND)
+    assert net.ring("i").cut == (P,)
+    net.revive("p")
+    net.tell("p", Opened(PubendMeta(P, "p", volume="one"), {"s@disk": 0}))
+    net.pass_time(10 * SECOND)
+    assert net.server("i") == "p"
+
+
+def test_a_volume_that_is_put_back_is_served_and_the_one_that_stood_in_its_place_is_gone() -> None:
+    net = with_a_volume()
+    start_anew(net, ANEW, "two")
+    live(net, ANEW, (SILENT + 2 * NOTICE_EVERY) // SECOND)
+    assert net.pubend("s").gone_since is not None
+    start_anew(net, P, "one")
+    live(net, P, (SILENT + 2 * NOTICE_EVERY) // SECOND)
+
+    assert [net.pubend(name).server.broker for name in ("i", "j", "s")] == ["p", "i", "j"]  # type: ignore[union-attr]
+    assert [net.pubend(name, ANEW).gone_since is None for name in ("i", "j", "s")] == [False] * 3
+    net.tell("p", Know(Knowledge(P, net.now, net.now + 10, events("a", first=net.now + 1)), None))
+    assert ticks(net)[-1:] == [net.now + 1]
+
+
+def test_a_late_word_of_a_volume_that_was_forgotten_does_not_make_the_other_one_gone() -> None:
+    """Whoever hears of a pubend for the first time does not hear that it goes on."""
+    net = with_a_volume()
+    net.forget()
+    net.pass_time(NOTICE_EVERY)
+    late = [notice for notice in net.messages(Private, "i", "j") if notice.kind == PUBEND]
+    start_anew(net, ANEW, "two")
+    live(net, ANEW, (SILENT + 2 * NOTICE_EVERY) // SECOND + 60)
+    net.kill("p")
+    net.pass_time(SILENT + 2 * NOTICE_EVERY)
+    net.arrive("i", "j", late[-1])
+    assert net.pubend("j").gone_since is None, "nobody can tell as long as neither goes on"
+    assert net.pubend("j", ANEW).gone_since is None
+
+
+def test_a_pubend_whose_log_lies_in_no_volume_is_not_gone_because_it_is_silent() -> None:
+    net = with_a_volume()
+    net.tell("p", Opened(PubendMeta("log", "p"), {"s@disk": 0}))
+    live(net, P, (SILENT + 2 * NOTICE_EVERY) // SECOND)
+    assert net.pubend("i", "log").gone_since is None

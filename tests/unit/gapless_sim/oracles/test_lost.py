@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from gapless.core.network.facts import PubendMeta
@@ -107,3 +109,27 @@ def test_what_a_broker_has_is_not_lost_to_who_asks_it(there: tuple[int, ...]) ->
 
     with violates("K11"):
         tree.sends("ib1", "shb1", tree.know(0, 30, lost=30, reply=True))
+
+
+def test_of_what_a_mate_has_handed_over_a_broker_keeps_nothing_and_of_a_mates_answer_it_does() -> None:
+    """Found by the simulator (944 of ranges, 1560 of roaming)."""
+    for reply in (False, True):
+        tree = asked()
+        tree.sends("shb1", "ib2", want((0, 40)))
+        tree.sends("ib2", "ib1", want((0, 40)))
+        tree.sends("ib1", "ib2", tree.know(0, 9, 5, reply=reply), (0, "sideways", "shb1"))
+        tree.after(2 * KNOWN_FOR)
+        tree.judge.known("phb1", tree.know(0, 40, lost=30, reply=True))
+        tree.sends("phb1", "ib2", tree.know(0, 30, lost=30, reply=True))
+
+        with violates("K11") if reply else nullcontext():
+            tree.sends("ib2", "shb1", tree.know(0, 30, lost=30, reply=True))
+
+
+def test_what_a_mate_has_handed_over_as_lost_was_said_to_be_lost() -> None:
+    tree = asked()
+    tree.judge.known("phb1", tree.know(0, 40, lost=30))
+    tree.sends("phb1", "ib1", tree.know(0, 40, lost=30))
+    tree.sends("ib1", "ib2", tree.know(0, 40, lost=30), (0, "sideways", "shb1"))
+
+    tree.sends("ib2", "shb1", tree.know(0, 40, lost=30))

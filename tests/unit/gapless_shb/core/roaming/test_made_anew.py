@@ -70,6 +70,24 @@ def test_it_moves_between_both_with_the_token() -> None:
 
 
 @pytest.mark.parametrize("where", ["home", "other"])
+def test_silence_that_its_client_acknowledges_by_itself_is_nothing_newer(where: str) -> None:
+    """Found by the simulator (2160, roaming): the application had stored nothing since, and was refused for good."""
+    pair, token, events = made_anew()
+    node = node_of(pair, where)
+    session = let_in(pair, node, token)
+    pair.settle(6000)
+    (*_, silence) = (each for each in pair.got(node, session, m.DeliverSilence) if isinstance(each, m.DeliverSilence))
+    assert silence.upto > token.tick
+    pair.acknowledge(node, session, silence.upto, event=token.tick)
+    pair.leave(node, session)
+    pair.settle(6000)
+
+    session = let_in(pair, node, token)
+    events += pair.publish(1)
+    assert pair.ticks(node, session) == events
+
+
+@pytest.mark.parametrize("where", ["home", "other"])
 def test_once_something_newer_is_acknowledged_it_is_of_an_earlier_subscription(where: str) -> None:
     pair, token, events = made_anew()
     node = node_of(pair, where)

@@ -32,7 +32,7 @@ def subscription(**fields: Any) -> SubscriptionRecord:
 def hosting(acked: int = 100, lost: int = 0, *, timed: bool = True, is_new: bool = True) -> Any:
     stream = SimpleNamespace(
         pubend=PUBEND,
-        positions={7: SimpleNamespace(acked=acked, start=100)},
+        positions={7: SimpleNamespace(acked=200, acked_event=acked, start=100)},
         is_lost=lost.__eq__,
         meta=SimpleNamespace(timed=timed, broker="n1", created=0),
         gone_upto=0,
