@@ -3,7 +3,8 @@
 In virtual time, two levels of IBs, an SHB behind each way. For each value there are subscriptions at all SHBs, begun a
 little after each other while events of just that value are published, and nobody wanted the value before: so the
 network filters by an interest that is on its way. What a subscription is owed is every event of its value behind
-where it was told that it begins. It counts as lost what has not come when it is given up, long after all else.
+where it was told that it begins. It counts as lost what has not come when it is given up, long after all else. Who
+waits for long is counted, too: where each waits longer than the one before, the last ones lose only what is late.
 
 Without stamps, which say what interest silence was filtered with, the network takes what it left out for silence: the
 same again with a router of which each piece of filtered knowledge says that nothing was filtered.
@@ -51,7 +52,9 @@ LATER = (0, 9, 18, 27)
 """By so many milliseconds the subscriptions of a value follow each other; each SHB has each of these in turn."""
 LOOK = 250 * MILLISECOND
 PATIENCE = 30 * SECOND
-"""A subscription is given up so long after it was begun."""
+"""A subscription is given up so long after it was begun …"""
+SLOW = 5 * SECOND
+"""… and is slow if it has not got all that it is owed so long after that."""
 RESTART_EVERY = 2.0
 DOWN = 0.4
 
@@ -92,7 +95,7 @@ class Race(Oracle):
 
     def __init__(self, stage: Stage, subscriptions: int) -> None:
         super().__init__(stage.world)
-        self.done = self.lost = self.losers = self.twice = self.owed = self.late = 0
+        self.done = self.lost = self.losers = self.twice = self.owed = self.late = self.slow = 0
         """`owed`: so many events were owed in all; `late`: so many subscriptions began before the last event."""
         self.values = subscriptions // len(SHBS)
         self._stage = stage
@@ -148,7 +151,8 @@ class Race(Oracle):
 
     def _look(self, newcomer: Newcomer) -> None:
         missing = newcomer.missing()
-        given_up = self.world.now - newcomer.begun_at > PATIENCE
+        waited = self.world.now - newcomer.begun_at
+        given_up = waited > PATIENCE
         if missing != set() and not given_up:
             self.world.after(LOOK, "world", "look", self._look, newcomer)
             return
@@ -160,6 +164,7 @@ class Race(Oracle):
         self.twice += newcomer.twice
         self.owed += len(missing | newcomer.got)
         self.late += bool(newcomer.got)
+        self.slow += waited > SLOW
         self._end(newcomer)
 
     def _end(self, newcomer: Newcomer) -> None:
@@ -250,6 +255,7 @@ def _play(sizes: Sizes) -> Mapping[str, float]:
         "events_owed": true.owed,
         "events_lost": true.lost,
         "events_twice": true.twice,
+        "subscriptions_slow": true.slow,
         "subscriptions_without_stamps": false.done,
         "events_owed_without_stamps": false.owed,
         "events_lost_without_stamps": false.lost,
@@ -268,6 +274,9 @@ PROOF = Proof(
         "events_owed": Figure("events that they were owed", bar=Bar(least=1)),
         "events_lost": Figure("events that they lost", bar=Bar(0, 0)),
         "events_twice": Figure("events that they were handed twice", bar=Bar(0, 0)),
+        "subscriptions_slow": Figure(
+            f"subscriptions that had not got all {SLOW // SECOND} s after they were begun", bar=Bar(0, 0)
+        ),
         "subscriptions_without_stamps": Figure("without stamps: subscriptions"),
         "events_owed_without_stamps": Figure("without stamps: events that they were owed"),
         "events_lost_without_stamps": Figure("without stamps: events that they lost", bar=Bar(least=1)),

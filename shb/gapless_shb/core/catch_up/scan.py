@@ -6,6 +6,10 @@ in one matcher. What a reader sends is then a mask over the part's events, as wi
 
 A reader that comes later than a part was examined looks through that part itself. Where events are lost, the scan
 leaves each reader to fetch for itself, because what a gap is differs between subscriptions.
+
+Readers that stand far from each other are asked for at once, lowest first, as long as all that is under way fits into
+one window. A new subscription needs a short range of its own, and one answer at a time would serve only so many of them
+a second, however little each needs. Long ranges fill the window: there all wait for those who stand lowest.
 """
 
 from __future__ import annotations
@@ -13,17 +17,18 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from gapless.core.stream.columns import EventBatch
-from gapless.core.stream.intervals import Ranges
-from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.intervals import IntervalSet, Ranges
+from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.catch_up.fetches import SHORTEST, RangeFetch, Window, matches
 from gapless_shb.core.catch_up.pages import Page, StepMasks
-from gapless_shb.core.state.memory import Memory
+from gapless_shb.core.state.memory import ANSWERED_WITHIN, Memory
 
 PIECE: Final = 4096
 """So many events are examined at once, at most."""
@@ -32,9 +37,9 @@ KEPT_BYTES: Final = 4 << 20
 PART_BYTES: Final = 1024
 """What a part takes beside its events."""
 PATIENCE: Final = 8
-"""For so many fetches those who stand lowest go first; then it is the turn of whoever has waited for longest."""
+"""For so many rounds those who stand lowest go first; then it is the turn of whoever has waited for longest."""
 BEYOND: Final = 2
-"""A fetch may bring so many times as much as it was meant to, before a part of it is left to the next one."""
+"""What is under way may bring so many times as much as it was meant to, before a part of it is left to the next one."""
 
 
 class Scanned:
@@ -84,6 +89,17 @@ class Scanned:
         return any(bisect_right(ticks, lo) < bisect_right(ticks, hi) for lo, hi in ranges)
 
 
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A fetch of the scan, or what is left of it."""
+
+    fetch: RangeFetch
+    span: Tick
+    """So much of the window is taken until all of it is here: else those who stand higher would go on beside it."""
+    counts_until: int
+    """Until then it is. What is not answered soon must not keep others waiting."""
+
+
 class Scan:
     """What is scanned of one pubend, and who waits for it; see the module."""
 
@@ -98,19 +114,25 @@ class Scan:
         self._waiting: dict[int, tuple[Tick, Tick]] = {}
         """The readers that wait for a part, where each stands, and up to where it needs all events."""
         self._since: dict[int, int] = {}
-        """The number of the fetch that was the last one when each of them began to wait; in their order."""
-        self._fetches = 0
+        """In which round each of them began to wait; in their order."""
+        self._unserved: dict[int, None] = {}
+        """Those of them for whom nothing is under way; in their order."""
+        self._rounds = 0
+        """So often was something asked for."""
         self._parts: OrderedDict[Tick, Scanned] = OrderedDict()
         """By `after`; the one that was used last is the last one."""
         self._order: list[Tick] = []
-        self._fetch: RangeFetch | None = None
+        self._under_way: list[_UnderWay] = []
+        """No two of them ask for the same tick."""
         self._window = Window(grain, SHORTEST)
-        self._lost: tuple[Tick, Tick] = (0, 0)
-        """(lo, hi]: something is lost here, so each reader fetches for itself."""
+        self._lost = IntervalSet()
+        """Something is lost here, so each reader fetches for itself."""
         self._woken: list[int] = []
         self._going: dict[int, None] = {}
         """The readers that were woken, and have not come to rest yet."""
         self._counted = 0
+        self._now = 0
+        """The time of the last turn."""
 
     # ------------------------------------------------------------------------------- what readers do
 
@@ -139,12 +161,15 @@ class Scan:
 
         Returns False if it has to fetch that for itself. `start` has to be called afterwards.
         """
-        lo, hi = self._lost
-        if lo <= horizon < hi:
+        if horizon + 1 in self._lost:
             return False
         self._join(sid, selected_by)
         self._waiting[sid] = horizon, upto
-        self._since.setdefault(sid, self._fetches)
+        self._since.setdefault(sid, self._rounds)
+        if self._is_served(horizon):
+            self._unserved.pop(sid, None)
+        else:
+            self._unserved.setdefault(sid)
         return True
 
     def _join(self, sid: int, selected_by: Filter) -> None:
@@ -162,7 +187,8 @@ class Scan:
         if not self._joined:
             self._parts.clear()
             self._order.clear()
-            self._fetch = None  # what comes may not be offered any more
+            self._lost = IntervalSet()
+            self._under_way.clear()  # what comes may not be offered any more
         self._count()
 
     def rest(self, sid: int) -> None:
@@ -170,34 +196,56 @@ class Scan:
         self._going.pop(sid, None)
 
     def start(self, now: int) -> None:
-        """Fetches for the readers whose turn it is, unless something that is under way serves some of them.
+        """Fetches for the readers for whom nothing is under way, in turn, as much as the window has room for.
 
         Readers that were woken come first: what they are about to take is not given up for those who have taken it.
         """
-        fetch = self._fetch
-        if self._going or not self._waiting or (fetch is not None and self._is_serving(fetch)):
+        self._now = now
+        if self._going or not self._unserved:
             return
-        at, upto = self._next()
-        self._fetches += 1
-        self._fetch = RangeFetch(self._pubend, at, self._window.upto(at, upto), self._matcher)
-        self._ask(self._fetch.ranges(), now)
+        room = self._window.span - sum(each.span for each in self._under_way if now < each.counts_until)
+        if room <= 0:
+            return
+        self._rounds += 1
+        asked = IntervalSet()
+        for lo, hi in self._turns():
+            fetch = RangeFetch(self._pubend, lo, min(hi, lo + room), self._matcher)
+            self._under_way.append(_UnderWay(fetch, fetch.end - lo, now + ANSWERED_WITHIN))
+            asked.add(lo, fetch.end)
+            room -= fetch.end - lo
+            if room <= 0:
+                break
+        self._find_unserved()
+        self._ask(asked.ranges, now)
 
-    def _next(self) -> tuple[Tick, Tick]:
-        """Returns where to go on: with those who stand lowest, so that all come to read the same parts."""
-        longest, since = next(iter(self._since.items()))
-        return self._waiting[longest] if self._fetches - since >= PATIENCE else min(self._waiting.values())
+    def _turns(self) -> list[tuple[Tick, Tick]]:
+        """Returns what those need for whom nothing is under way: the lowest first, so that all read the same parts."""
+        needs = IntervalSet(self._waiting[sid] for sid in self._unserved)
+        for each in self._under_way:
+            needs.remove(each.fetch.start, each.fetch.end)
+        first: Ranges = ()
+        longest = next(iter(self._unserved))
+        if self._rounds - self._since[longest] >= PATIENCE:
+            first = needs.within(self._waiting[longest][0], FOREVER)[:1]
+        return [*first, *(needs - IntervalSet(first))]
 
     @property
     def _most(self) -> int:
         """How much may be kept."""
         return min(KEPT_BYTES, self._memory.pages_most(self._counted))
 
-    def _is_serving(self, fetch: RangeFetch) -> bool:
-        return any(fetch.start <= at < fetch.end for at, _ in self._waiting.values())
+    def _is_served(self, at: Tick) -> bool:
+        """Whether something is under way for a reader that stands there."""
+        return any(each.fetch.start <= at < each.fetch.end for each in self._under_way)
+
+    def _find_unserved(self) -> None:
+        """Something else is under way than before."""
+        self._unserved = {sid: None for sid in self._since if not self._is_served(self._waiting[sid][0])}
 
     def _served(self, sid: int) -> None:
         self._waiting.pop(sid, None)
         self._since.pop(sid, None)
+        self._unserved.pop(sid, None)
 
     # ------------------------------------------------------------------------------- what has come
 
@@ -206,40 +254,70 @@ class Scan:
         if cut:
             for part in [part for part in self._parts.values() if part.has_event_in(cut)]:
                 self._drop(part)
-        fetch = self._fetch
-        if fetch is None or knowledge.hi <= fetch.start:
+        if not self._under_way:
             return
-        fetch.offer(knowledge)
-        fetch.bound(BEYOND * self._memory.fetch_bytes)
-        if fetch.complete:
-            self._take(fetch)
+        conflict: KnowledgeConflict | None = None
+        for each in self._under_way:
+            if knowledge.hi > each.fetch.start:
+                try:
+                    each.fetch.offer(knowledge)
+                except KnowledgeConflict as found:
+                    conflict = found
+        self._bound()
+        for each in self._under_way.copy():
+            if each.fetch.complete:
+                self._take(each)
         self._count()
+        if conflict is not None:
+            raise conflict
 
     def forget(self, lo: Tick, hi: Tick) -> Ranges:
         """The log has lost what it had in (lo, hi]; see `Reader.forget`."""
         for part in [part for part in self._parts.values() if part.after < hi and lo < part.upto]:
             self._drop(part)
-        if self._fetch is None:
-            return ()
-        self._fetch.forget(lo, hi)
-        return self._fetch.ranges()
+        missing = IntervalSet()
+        for each in self._under_way:
+            each.fetch.forget(lo, hi)
+            for start, stop in each.fetch.ranges():
+                missing.add(start, stop)
+        return missing.ranges
 
     def take_woken(self) -> list[int]:
         """Returns the readers that may go on since the last call."""
         woken, self._woken = self._woken, []
         return woken
 
-    def _take(self, fetch: RangeFetch) -> None:
+    def _bound(self) -> None:
+        """Leaves to later fetches what is more than may be held of what is under way."""
+        left, kept, is_less = BEYOND * self._memory.fetch_bytes, list[_UnderWay](), False
+        for each in self._under_way:
+            end = each.fetch.end
+            if left > 0:
+                each.fetch.bound(left)
+                left -= each.fetch.held
+                kept.append(each)
+            elif not each.fetch.held:
+                kept.append(each)
+            is_less |= each.fetch.end < end
+        if is_less or len(kept) < len(self._under_way):
+            self._under_way = kept
+            self._find_unserved()
+
+    def _take(self, under_way: _UnderWay) -> None:
         """A fetch has a front that is complete: makes parts of it, and wakes those who wait in it."""
+        fetch = under_way.fetch
         lo, upto = fetch.start, fetch.upto
         fetch.teach(self._window, self._memory.fetch_bytes)
         events = fetch.whole
         if events is None:
-            self._lost = lo, upto
+            self._lost.add(lo, upto)
         else:
             self._cut_up(lo, upto, events)
-        # The rest of the answer may be on its way already.
-        self._fetch = fetch.rest()
+        rest = fetch.rest()
+        if rest is None:
+            self._under_way.remove(under_way)
+        else:  # the rest of the answer may be on its way already
+            under_way.fetch, under_way.counts_until = rest, self._now + ANSWERED_WITHIN
         woken = [sid for sid, (at, _) in self._waiting.items() if lo <= at < upto]
         for sid in woken:
             self._served(sid)
@@ -271,6 +349,6 @@ class Scan:
 
     def _count(self) -> None:
         """Counts what is kept in the memory of the broker."""
-        held = sum(part.size for part in self._parts.values()) + (0 if self._fetch is None else self._fetch.held)
+        held = sum(part.size for part in self._parts.values()) + sum(each.fetch.held for each in self._under_way)
         self._memory.pages += held - self._counted
         self._counted = held

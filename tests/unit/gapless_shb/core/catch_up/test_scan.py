@@ -10,15 +10,16 @@ from gapless.core.network.facts import Want
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.intervals import Ranges
-from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict
 from gapless.core.wire import messages as m
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.catch_up.fetches import Window
 from gapless_shb.core.catch_up.scan import PATIENCE, PIECE, Scan, Scanned
 from gapless_shb.core.state.broker_state import CatchUp
-from gapless_shb.core.state.memory import Memory
+from gapless_shb.core.state.memory import ANSWERED_WITHIN, Memory
 from unit.gapless_shb.core.catch_up.test_fetches import batch
-from unit.gapless_shb.core.harness import Client, World
+from unit.gapless_shb.core.harness import PUBEND, Client, World
 from unit.gapless_shb.core.live.test_constream import push, world_with
 
 ALL = Filter(("#",))
@@ -67,6 +68,37 @@ def test_a_log_is_fetched_and_examined_once_for_all_who_are_new(looked_at: list[
     fetched = sum(sum(lo < tick <= hi for tick, _, _ in world.log) for lo, hi in asked)
     assert fetched <= 2 * EVENTS, "the first one was alone when it began"
     assert sum(looked_at) <= EVENTS
+
+
+def test_new_subscriptions_that_come_faster_than_answers_are_all_served_with_the_next_ones() -> None:
+    """Each needs a short range of its own: what was filtered before it was known upstream."""
+    world, _, _ = world_with("w = 99")
+    clients: list[Client] = []
+    for number in range(20):
+        before = {world.shb: world.known_version}
+        client = Client(f"new{number}", f"n >= {4 * number} AND n < {4 * number + 3}")
+        clients.append(client)
+        world.clients.append(client)
+        world.attach(client, None)
+        world.sync()
+        for _ in range(3):
+            lo = world.stable
+            world.publish()
+            world.deliver(Knowledge(PUBEND, lo, world.stable, stamp=before))
+        push(world, raw=False)
+        world.pause(1)
+
+    rounds = 0
+    while any(len(client.consumed) < 3 for client in clients):
+        rounds += 1
+        assert rounds <= 5
+        world.answer_wants()
+        world.pause(1)
+        for client in clients:
+            while client.inbox:
+                world.consume(client)
+    world.rest()
+    world.check()
 
 
 def test_who_comes_later_or_takes_slowly_misses_nothing() -> None:
@@ -176,26 +208,110 @@ def test_those_who_stand_lowest_come_first_and_others_are_served_with_them() -> 
     assert rig.scan.part(7) is None
 
 
-def test_who_stands_low_goes_first_but_nobody_waits_for_ever() -> None:
+def test_who_stands_low_goes_first_but_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "learn", lambda *_, **__: None)
     rig = Rig()
+    rig.want(2, 0)
     rig.want(1, 5_000)
-    rig.scan.offer(Knowledge("p@1", 5_000, 5_010, batch(5_005)), ())
-    rig.scan.take_woken()
-    rig.want(1, 5_010)
-    served = 0
-    for low in range(100):
-        rig.scan._waiting[2] = low, 10_000
-        rig.scan._since.setdefault(2, rig.scan._fetches)
-        rig.scan._fetch = None
-        rig.scan.start(0)
-        lo = rig.asked[-1][0][0]
-        served += lo == low
-        if lo == 5_010:
+    for served in range(100):
+        ((lo, hi),) = rig.asked[-1]
+        if lo == 5_000:
             break
-        rig.scan.offer(Knowledge("p@1", low, low + 1, batch(low + 1)), ())
+        assert (lo, hi) == (10 * served, 10 * served + 10)
+        rig.scan.offer(Knowledge("p@1", lo, hi, batch(hi)), ())
         assert rig.scan.take_woken() == [2]
-        rig.scan.rest(2)
-    assert 0 < served <= PATIENCE
+        rig.want(2, hi)
+    assert 0 < served <= PATIENCE + 1
+
+
+def test_short_ranges_far_from_each_other_are_asked_for_at_once() -> None:
+    """Each new subscription needs such a one. One at a time, only so many of them would be served a second."""
+    rig = Rig()
+    rig.scan._window.span = 1 << 20
+    for sid in range(1, 51):
+        rig.scan.want(sid, ALL, 100 * sid, 100 * sid + 20)
+    rig.scan.start(0)
+    assert rig.asked == [tuple((100 * sid, 100 * sid + 20) for sid in range(1, 51))]
+
+    rig.want(51, 110, 150)
+    rig.want(52, 7_000, 7_010)
+    assert rig.asked[1:] == [((7_000, 7_010),)], "part of what the other needs is under way: it goes on behind that"
+
+    for sid in (30, 3, 20):
+        rig.scan.offer(Knowledge("p@1", 100 * sid, 100 * sid + 20, batch(100 * sid + 5)), ())
+        assert rig.scan.take_woken() == [sid]
+        assert rig.scan.part(100 * sid) is not None
+
+
+def test_who_stands_higher_waits_until_all_is_here_that_fills_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "learn", lambda *_, **__: None)
+    rig = Rig()
+    rig.want(1, 0)
+    rig.want(2, 5_000)
+    rig.scan.offer(Knowledge("p@1", 0, 5, batch(5)), ())
+    assert rig.scan.take_woken() == [1]
+    rig.want(1, 5)
+    assert len(rig.asked) == 1
+
+    rig.scan.offer(Knowledge("p@1", 5, 10, batch(10)), ())
+    assert rig.scan.take_woken() == [1]
+    rig.want(1, 10)
+    assert rig.asked[1:] == [((10, 20),)], "and then those who stand lowest go first again"
+
+
+def test_what_nobody_answers_does_not_keep_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "learn", lambda *_, **__: None)
+    rig = Rig()
+    rig.want(1, 0)
+    rig.want(2, 5_000)
+    assert rig.asked == [((0, 10),)], "it fills the window"
+
+    rig.scan.start(ANSWERED_WITHIN - 1)
+    assert len(rig.asked) == 1
+    rig.scan.start(ANSWERED_WITHIN)
+    assert rig.asked[1:] == [((5_000, 5_010),)]
+
+    rig.scan.offer(Knowledge("p@1", 0, 5, batch(5)), ())
+    assert rig.scan.take_woken() == [1]
+    rig.want(1, 5)
+    rig.want(3, 7_000)
+    assert len(rig.asked) == 2, "what is answered piece by piece is waited for"
+
+
+def test_what_is_under_way_holds_no_more_than_a_fetch_may() -> None:
+    rig = Rig()
+    rig.scan._window.span = 1 << 20
+    for sid in range(1, 9):
+        rig.want(sid, 100 * sid, 100 * sid + 20)
+    for sid in range(1, 9):  # each has a hole at its front
+        large = EventBatch([100 * sid + 15], [encode_event("t", {}, None, bytes(900_000))], [900_000])
+        rig.scan.offer(Knowledge("p@1", 100 * sid + 10, 100 * sid + 20, large), ())
+    assert 2 << 20 < rig.memory.pages < 3 << 20
+
+    rig.scan.start(0)
+    assert rig.asked[8:] == [tuple((100 * sid, 100 * sid + 20) for sid in range(4, 9))], "asked for again"
+
+
+def test_where_each_fetches_for_itself_is_not_forgotten() -> None:
+    rig = Rig()
+    rig.scan._window.span = 1 << 20
+    rig.want(1, 100, 110)
+    rig.want(2, 200, 210)
+    rig.scan.offer(Knowledge("p@1", 0, 300, lost=300), ())
+    assert rig.scan.take_woken() == [1, 2]
+    assert not rig.want(1, 100, 110)
+    assert not rig.want(2, 200, 210)
+
+
+def test_a_contradiction_at_one_place_keeps_no_answer_from_another() -> None:
+    rig = Rig()
+    rig.scan._window.span = 1 << 20
+    rig.want(1, 100, 110)
+    rig.want(2, 200, 210)
+    rig.scan.offer(Knowledge("p@1", 105, 110, batch(107)), ())
+    with pytest.raises(KnowledgeConflict):
+        rig.scan.offer(Knowledge("p@1", 105, 300, batch(205)), ())
+    assert rig.scan.take_woken() == [2]
 
 
 def test_who_is_ahead_waits_while_others_are_about_to_take_what_would_be_given_up() -> None:
@@ -204,7 +320,6 @@ def test_who_is_ahead_waits_while_others_are_about_to_take_what_would_be_given_u
     rig.want(2, 0)
     rig.scan.offer(Knowledge("p@1", 0, 10, batch(5)), ())
     assert rig.scan.take_woken() == [1, 2]
-    rig.scan._fetch = None
     rig.want(1, 10)
     assert len(rig.asked) == 1, "the other one has not taken it yet"
 
