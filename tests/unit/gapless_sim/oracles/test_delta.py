@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from gapless.core.network.facts import Dial, Undial
+from gapless.core.network.facts import Dial, Interest, Undial
 from gapless.core.network.frames import Private
 from gapless.core.stream.knowledge import Knowledge
+from gapless.selectors.filters import Filter
+from gapless_routing.common.census import InterestByDirection
+from gapless_routing.common.router_state import CORE, RouterState
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Service, Services
-from gapless_sim.oracles.delta import D3Said, D4Server
+from gapless_routing.delta.tree import Tree
+from gapless_sim.oracles.delta import D2Rows, D3Said, D4Server
 from gapless_sim.oracles.hops import HopJudge, V4ByHop
 from gapless_sim.recording.frame_tap import Hop
 from gapless_sim.world.network import BrokerLink
@@ -64,6 +69,56 @@ class Chain:
     @property
     def judge(self) -> HopJudge:
         return self.judges[0]
+
+
+# ------------------------------------------------------------------------------------------------ D2
+
+
+class Rows(Chain):
+    """A chain of which each router has the tables that a test gives it."""
+
+    def __init__(self) -> None:
+        super().__init__(D2Rows)
+        topology = self.world.topology
+        assert topology is not None
+        for name, broker in self.world.brokers.items():
+            broker.life = Stand(over=False)  # type: ignore[assignment]
+            tree = Tree(topology.map(), name, 2)
+            table = InterestByDirection(RouterState(name, 1, 1, 0), tree.near, lambda *_: None)
+            interests = SimpleNamespace(shb="s@1" if name == "shb1" else "", table=table)
+            router = SimpleNamespace(_interests=interests, _tree=tree, _ring=SimpleNamespace(ready=True))
+            self.world.seam.started(name, router)  # type: ignore[arg-type]
+
+    def router(self, name: str) -> Any:
+        return self.world.seam.router_of(name)
+
+    def has(self, version: int, *names: str) -> None:
+        """These know what the SHB wants, by this version."""
+        wanted = {1: Filter((f"topic{version}",))}
+        for name in names:
+            router = self.router(name)
+            direction = CORE if name == "shb1" else router._tree.group_of("shb1")
+            router._interests.table.apply(direction, Interest("s@1", 0, version, wanted, full=True))
+
+
+def test_all_between_an_shb_and_a_phb_have_its_row_in_the_end() -> None:
+    chain = Rows()
+    chain.has(1, "shb1", "ib2", "ib1")
+    assert chain.judge.unsettled() == "phb1 has nothing of what s@1 wants at shb1"
+    chain.has(1, "phb1")
+    assert chain.judge.settled()
+
+    chain.has(2, "shb1", "ib1", "phb1")
+    assert chain.judge.unsettled() == "ib2 has version 1 of what s@1 wants at shb1"
+    assert not chain.judge.settled()
+
+
+def test_who_is_not_ready_need_not_have_it_yet() -> None:
+    chain = Rows()
+    chain.has(1, "shb1", "ib2", "ib1")
+    chain.router("phb1")._ring.ready = False
+
+    assert chain.judge.settled()
 
 
 # ------------------------------------------------------------------------------------------------ D3
