@@ -87,7 +87,7 @@ class Rows(Chain):
             table = InterestByDirection(RouterState(name, 1, 1, 0), tree.near, lambda *_: None)
             interests = SimpleNamespace(shb="s@1" if name == "shb1" else "", table=table)
             router = SimpleNamespace(_interests=interests, _tree=tree, _ring=SimpleNamespace(ready=True))
-            self.world.seam.started(name, router)  # type: ignore[arg-type]
+            self.world.seam.started(name, router)
 
     def router(self, name: str) -> Any:
         return self.world.seam.router_of(name)

@@ -29,7 +29,7 @@ class Keeping(Chain):
         self.caches = {name: KnowledgeStream(P) for name in self.world.brokers}
         for name, cache in self.caches.items():
             streams = SimpleNamespace(_streams={P: SimpleNamespace(cache=cache)})
-            self.world.seam.started(name, SimpleNamespace(_streams=streams))  # type: ignore[arg-type]
+            self.world.seam.started(name, SimpleNamespace(_streams=streams))
             self.world.brokers[name].life = Stand(over=False)  # type: ignore[assignment]
 
     def publish(self, tick: int, *names: str, reply: bool = False) -> None:
