@@ -34,6 +34,7 @@ SEEDS: Mapping[str, int] = {
     "served_twice_unserves": 0,
     "gone_is_asked_for_ever": 25,
     "lost_changes_stay_lost": 0,
+    "serve_unnumbered": 0,
 }
 """By the switch: a seed that finds it, which holds without it."""
 

@@ -17,7 +17,7 @@ UNDRAWN = ("ranges", "committing", "transforms", "transactions")
 """The workloads that no seed draws by itself, but for `kafka`, which finds most in many runs."""
 ENOUGH = 200
 """With fewer seeds what did not happen says nothing."""
-ENOUGH_BYPASSING = 30
+ENOUGH_BYPASSING = 100
 """With so many under `delta` some are about nodes that are away."""
 RARE = 40
 """So many of the *sometimes* assertions may not hold once in so few runs."""

@@ -259,6 +259,13 @@ class D4Server(TreeJudge):
         current = max(agreed, key=lambda asked: asked.number).broker if agreed else "nobody"
         if usable and usable[0] != current:
             yield f"{node} is served with {pubend} by {current}, and {usable[0]} is the nearest one of use"
+        elif usable and not self._serves(current, node, pubend):
+            yield f"{node} takes {current} to serve it with {pubend}, and that does not"
+
+    def _serves(self, broker: str, node: str, pubend: PubendId) -> bool:
+        """Whether a broker does serve another one. What it believes of that is said in no frame: so it is looked at."""
+        stream = self.world.seam.router_of(broker)._streams._streams.get(pubend)  # noqa: SLF001
+        return stream is not None and node in stream.outward
 
     def _is_wanted(self, node: str, home: str) -> bool:
         """Whether there is an SHB at a node, or farther away from a pubend."""

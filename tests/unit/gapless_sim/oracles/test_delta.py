@@ -177,14 +177,29 @@ def test_knowledge_goes_away_from_its_pubend(source: str, target: str) -> None:
         chain.sends(source, target, chain.know(0, 9, reply=True))
 
 
-def settle(chain: Chain) -> None:
+class Serving(Chain):
+    """A chain whose routers serve as they say."""
+
+    def __init__(self) -> None:
+        super().__init__(D4Server)
+        self.outward: dict[str, dict[str, None]] = {name: {} for name in self.world.brokers}
+        for name, outward in self.outward.items():
+            streams = SimpleNamespace(_streams={P: SimpleNamespace(outward=outward)})
+            self.world.seam.started(name, SimpleNamespace(_streams=streams))
+
+    def serves(self, server: str, served: str, number: int) -> None:
+        super().serves(server, served, number)
+        self.outward[server][served] = None
+
+
+def settle(chain: Serving) -> None:
     chain.serves("phb1", "ib1", 1)
     chain.serves("ib1", "ib2", 1)
     chain.serves("ib2", "shb1", 1)
 
 
 def test_in_the_end_everybody_is_served_by_the_nearest() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     settle(chain)
     assert chain.judge.settled(), chain.judge.unsettled()
 
@@ -195,8 +210,17 @@ def test_in_the_end_everybody_is_served_by_the_nearest() -> None:
     assert chain.judge.settled()
 
 
+def test_whoever_is_taken_to_serve_does_so() -> None:
+    chain = Serving()
+    settle(chain)
+    del chain.outward["ib1"]["ib2"]
+
+    assert chain.judge.unsettled() == f"ib2 takes ib1 to serve it with {P}, and that does not"
+    assert not chain.judge.settled()
+
+
 def test_whoever_began_anew_is_served_by_nobody() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     settle(chain)
     chain.world.brokers["ib2"].life = Stand(over=False)  # type: ignore[assignment]
 
@@ -204,7 +228,7 @@ def test_whoever_began_anew_is_served_by_nobody() -> None:
 
 
 def test_an_agreement_that_was_not_asked_for_is_none() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     chain.serves("phb1", "ib1", 1)
     chain.service("ib1", "ib2", SERVED, 1)
 
@@ -212,7 +236,7 @@ def test_an_agreement_that_was_not_asked_for_is_none() -> None:
 
 
 def test_no_link_is_wished_for_that_nobody_needs() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     settle(chain)
     judge = chain.judge
     assert isinstance(judge, D4Server)
