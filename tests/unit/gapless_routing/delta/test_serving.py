@@ -255,10 +255,7 @@ def test_a_pubend_that_is_gone_with_its_volume_is_asked_for_no_more_and_forgotte
 
     live(net, ANEW, 60)
     for name in ("i", "j", "s"):
-        router = net.routers[name]
-        assert list(router._streams._streams) == [ANEW]
-        assert list(router._state.owners) == [ANEW]
-        assert P not in router._progress._rows
+        assert list(net.pubends(name)) == [ANEW]
     net.tell("s", Progress("s@disk", P, 5, 5), want(0, 10))  # of an SHB that has not heard of it
     live(net, ANEW, 20)
     net.tell("p", Know(Knowledge(ANEW, net.now, net.now + 10, EMPTY), None))

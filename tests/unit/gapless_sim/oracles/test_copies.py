@@ -201,14 +201,15 @@ def test_who_was_away_once_is_judged_again_when_that_is_long_over() -> None:
     chain.fixture.model.members[P] = {"s@1": 0}
     event: Any = SimpleNamespace(pubend=P)
 
+    who_want = chain.timed._who_want
     chain.after(20)
-    assert list(chain.timed._who_want("phb1", event)) == ["shb1"]
+    assert list(who_want("phb1", event)) == ["shb1"]
     chain.timed.crashed(chain.world.brokers["shb1"])
     chain.timed.booted(chain.world.brokers["shb1"])
     chain.after(3)
-    assert list(chain.timed._who_want("phb1", event)) == []
+    assert list(who_want("phb1", event)) == []
     chain.after(20)
-    assert list(chain.timed._who_want("phb1", event)) == ["shb1"]
+    assert list(who_want("phb1", event)) == ["shb1"]
 
 
 def test_what_never_comes_is_found() -> None:
