@@ -130,6 +130,25 @@ def test_a_link_that_breaks_between_two_that_live_is_bypassed_from_below() -> No
     assert ticks(net) == [11]
 
 
+def test_who_does_not_know_a_pubend_is_bypassed_as_who_is_cut_off() -> None:
+    """The broker before it tells it nothing of the pubend, and those behind it have heard of that past it."""
+    net = DeltaNet(chain("p", "i", "j", "s"))
+    net.break_link("p", "i")
+    net.pass_time(2 * SECOND)
+    net.open()
+    net.subscribe("s", 1, "a")
+    net.pass_time(12 * SECOND)
+    assert P not in net.pubends("i")
+
+    assert net.server("j") == "p"
+    assert net.server("s") == "j"
+    net.say(10, 20, "a")
+    assert ticks(net) == [11]
+    net.mend_link("p", "i")
+    net.pass_time(20 * SECOND)
+    assert net.server("j") == "i"
+
+
 def test_a_service_that_is_over_is_not_ended_by_what_was_said_of_it_late() -> None:
     """UNSERVE of an earlier number comes when a later SERVE has: it ends nothing."""
     net = settled()
