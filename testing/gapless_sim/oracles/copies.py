@@ -495,7 +495,9 @@ class D9Idle(TreeJudge):
         return True
 
     def _is_calm(self, limit: int) -> bool:
-        return self.world.now - self._changed_at > CALM_AFTER + limit and self._full.is_over(self.world.now - limit)
+        is_long_ago = self.world.now - self._changed_at > CALM_AFTER + limit
+        are_there = all(broker.running for broker in self.world.brokers.values())
+        return is_long_ago and are_there and self._full.is_over(self.world.now - limit)
 
     def _late(self, pubend: PubendId, broker: str, due: Tick) -> None:
         limit = self._limit(pubend, broker) // MILLISECOND

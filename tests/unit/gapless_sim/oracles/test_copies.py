@@ -284,6 +284,17 @@ def test_silence_comes_within_a_second_and_the_way() -> None:
         chain.timed.checkpoint()
 
 
+def test_who_is_away_may_be_the_only_one_who_knows_it() -> None:
+    chain = Timed(D9Idle)
+    chain.timed.delivered("shb1", chain.know(0, 9))
+    chain.timed.known("phb1", chain.know(9, 19))
+    chain.gone("phb1")
+    chain.world.brokers["phb1"].life.over = True
+    chain.after(20)
+
+    chain.timed.checkpoint()
+
+
 def test_it_may_take_longer_where_somebody_has_just_come() -> None:
     chain = Timed(D9Idle)
     chain.after(20)
