@@ -270,17 +270,17 @@ class Serving(PubendFlow[ServedPubend]):
         stream.tried_at = self._state.now
         lo, hi = self.copies.run(stream)
         broker, number = stream.candidate
-        self._say(broker, SERVE, self._state.life, Service(number, stream.meta.pubend, lo, hi))
+        self._say(broker, SERVE, self._ring.life, Service(number, stream.meta.pubend, lo, hi))
 
     def on_served(self, broker: BrokerId, data: bytes) -> None:
         """A broker agrees to serve. Raises RemoteProtocolError when it makes no sense."""
-        for service, stream in self._read(data, self._state.life):
+        for service, stream in self._read(data, self._ring.life):
             said = Server(broker, service.number)
             if said == stream.server:
                 continue  # it was said again (TD13)
             if said != stream.candidate:
                 # Of that very number: the same broker may have been asked again since, and is not to end that.
-                self._say(broker, UNSERVE, self._state.life, Service(service.number, service.pubend))
+                self._say(broker, UNSERVE, self._ring.life, Service(service.number, service.pubend))
                 continue
             before, stream.server, stream.candidate = stream.server, said, None
             if before is not None and before.broker != broker:
@@ -291,7 +291,7 @@ class Serving(PubendFlow[ServedPubend]):
 
     def _end(self, stream: ServedPubend, broker: BrokerId) -> None:
         """Ends what a broker does for this one, by whatever number so far."""
-        self._say(broker, UNSERVE, self._state.life, Service(self._numbers, stream.meta.pubend))
+        self._say(broker, UNSERVE, self._ring.life, Service(self._numbers, stream.meta.pubend))
 
     def on_knowledge(self, broker: BrokerId, knowledge: Knowledge, slack: int) -> None:
         """Knowledge has come: pushed, or as an answer. It is true whoever says it; who does not serve has to stop."""

@@ -149,6 +149,17 @@ def test_who_does_not_know_a_pubend_is_bypassed_as_who_is_cut_off() -> None:
     assert net.server("j") == "i"
 
 
+def test_who_takes_a_higher_life_for_placing_is_served_on() -> None:
+    """A clock was set back: what its publishers ask has to surpass what they asked before, and nothing else is anew."""
+    net = settled()
+    net.routers["s"]._state.life += 1 << 32
+    net.pass_time(3 * SECOND)
+    net.say(10, 20, "a")
+
+    assert ticks(net) == [11]
+    assert not net.messages(Want)
+
+
 def test_a_service_that_is_over_is_not_ended_by_what_was_said_of_it_late() -> None:
     """UNSERVE of an earlier number comes when a later SERVE has: it ends nothing."""
     net = settled()
