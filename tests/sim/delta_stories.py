@@ -7,6 +7,7 @@ keep to what the router promises want nothing, which D1 and D7 see to.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -144,6 +145,11 @@ Story = Callable[[Stage], None]
 
 def failure_of(name: str) -> Failure | None:
     """Plays a story to its end, after which everything must come right."""
+    return played(name)[0]
+
+
+def played(name: str) -> tuple[Failure | None, Counter[str]]:
+    """The same; returns also what happened that should happen sometimes, and how often."""
     story, cells, fields = STORIES[name]
     stage = Stage(cells, **fields)
 
@@ -158,7 +164,7 @@ def failure_of(name: str) -> Failure | None:
         stage.world.in_liveness = True
         come_right(stage.world)
 
-    return watched(stage.world, play)
+    return watched(stage.world, play), stage.world.hits
 
 
 def dies_with_the_push_in_its_queue(stage: Stage) -> None:
@@ -292,6 +298,20 @@ def events_turn_off_on_the_way(stage: Stage) -> None:
         stage.run(370)
 
 
+def an_shb_is_away_for_long(stage: Stage) -> None:
+    """What is published meanwhile is kept at the two brokers before it, and nowhere else when the window is over."""
+    stage.publish(5)
+    stage.run(1_000)
+    stage.away("shb1")
+    stage.run(8_000)
+    stage.publish(10)
+    stage.run(30_000)
+    stage.back("shb1")
+    stage.run(15_000)
+    stage.publish(2)
+    stage.run(2_000)
+
+
 STORIES: Mapping[str, tuple[Story, str, dict[str, int]]] = {
     "dies with the push in its queue": (dies_with_the_push_in_its_queue, CHAIN, {"delta": 1}),
     "returns while its children lag": (returns_while_its_children_lag, CHAIN, {"delta": 1}),
@@ -306,6 +326,7 @@ STORIES: Mapping[str, tuple[Story, str, dict[str, int]]] = {
         {"delta": 1, "copies_bytes": 3_000},
     ),
     "is bypassed in a row": (is_bypassed_in_a_row, LONG, {"delta": 2}),
+    "an SHB is away for long": (an_shb_is_away_for_long, LONG, {"delta": 1}),
     "events turn off on the way": (events_turn_off_on_the_way, SIDES, {"delta": 1}),
 }
 """Each with its tree, and what is special there."""

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from gapless_sim.oracles.copies import PAST_AN_OUTAGE
+from gapless_sim.oracles.piles import KEPT
 from gapless_sim.search.campaign import Plan
 from gapless_sim.search.result import Failure
 from gapless_sim.search.run import run_seed
-from sim.delta_stories import STORIES, failure_of
+from sim.delta_stories import STORIES, failure_of, played
 from sim.switches.catalogue import switch_named
 
 FOUND: Mapping[str, str] = {
@@ -22,14 +24,17 @@ FOUND: Mapping[str, str] = {
     "silence_waits_at_each_hop": "events turn off on the way",
     "wish_is_kept": "is bypassed in a row",
     "sides_never_forget": "an SHB is wiped again and again",
+    "all_keep_for_who_is_away": "an SHB is away for long",
 }
 """By the switch: the story that finds it."""
 SEEDS: Mapping[str, int] = {
     "ib_stamps_raw": 2,
-    "purge_inside_window": 3,
+    "purge_inside_window": 2,
     "complete_from_all": 16,
-    "served_twice_unserves": 0,
+    "served_twice_unserves": 4,
     "gone_is_asked_for_ever": 25,
+    "lost_changes_stay_lost": 0,
+    "serve_unnumbered": 0,
 }
 """By the switch: a seed that finds it, which holds without it."""
 
@@ -38,6 +43,16 @@ SEEDS: Mapping[str, int] = {
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_holds(name: str) -> None:
     assert failure_of(name) is None
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("name", "assertion"), [("is bypassed in a row", PAST_AN_OUTAGE), ("an SHB is away for long", KEPT)]
+)
+def test_a_story_shows_what_its_oracle_is_about(name: str, assertion: str) -> None:
+    _, hits = played(name)
+
+    assert hits[assertion]
 
 
 @pytest.mark.timeout(120)

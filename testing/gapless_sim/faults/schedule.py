@@ -289,7 +289,7 @@ class Faults:
         running = [broker for broker in world.brokers.values() if broker.running]
         if running and out < world.options.delta:
             broker = choices.pick(running)
-            duration = choices.pick((1, 3, 6, 12)) * SECOND // 2
+            duration = choices.pick((1, 3, 6, 12, 40)) * SECOND // 2
             world.sometimes("process.away for a while")
             broker.go_away(duration, silent=choices.chance(0.5))
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless_sim.oracles import catch_up, expiry, gaps, listings, order
+from gapless_sim.oracles import catch_up, copies, expiry, gaps, listings, order, piles
 from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
 from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.copies import D1Copy, D5Copies, D6Ready, D7Delay, D9Idle, Full
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
-from gapless_sim.oracles.delta import D3Said, D4Server
+from gapless_sim.oracles.delta import D2Rows, D3Said, D4Server
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.expiry import I8Expiry
@@ -29,6 +29,7 @@ from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3Live
 from gapless_sim.oracles.logs import I6OneLog
 from gapless_sim.oracles.lost import I5Answered, I5Cached, I5Noted, K11Lost
 from gapless_sim.oracles.order import I11Served, I11TotalOrder
+from gapless_sim.oracles.piles import D8Pile
 from gapless_sim.oracles.positions import U03Positions
 from gapless_sim.oracles.progress_probes import V4Probing
 from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *expiry.SOMETIMES, *listings.SOMETIMES, *order.SOMETIMES)
 """What should happen sometimes under the eyes of the oracles."""
+OF_BYPASSES = (*copies.SOMETIMES, *piles.SOMETIMES)
+"""The same of those who look at routers that pass by whoever is away."""
 
 
 def all_oracles(world: World) -> list[Oracle]:
@@ -146,9 +149,9 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
         world.seam.watchers += [counted, queued]
         if world.options.router in BYPASSING:
             servers = D4Server(model)
-            hops += [D3Said(model), servers, D5Copies(model), D6Ready(model)]
+            hops += [D2Rows(model), D3Said(model), servers, D5Copies(model), D6Ready(model)]
             full = Full(world)
-            hops += [D1Copy(model, full), D7Delay(model, full), D9Idle(model, full)]
+            hops += [D1Copy(model, full), D7Delay(model, full), D8Pile(model, full), D9Idle(model, full)]
             world.seam.watchers += [servers, full]
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)

@@ -49,6 +49,9 @@ SILENT_WITHIN: Final = 1050 * MILLISECOND
 FULL_LASTS: Final = 3 * SECOND
 """So long after a link was full what was not pushed there may still be asked for."""
 CALM_AFTER: Final = 12 * SECOND
+PAST_AN_OUTAGE: Final = "delta.pushed past an outage"
+SOMETIMES = (PAST_AN_OUTAGE,)
+"""What D1 is about: else it would pass where nobody is ever away."""
 
 
 def is_lossless(options: Options) -> bool:
@@ -373,7 +376,7 @@ class WithinDelta(TreeJudge):
             is_old = account.exists and not account.row.ended and account.attached_at + SETTLES_WITHIN <= now
             if is_old and account.shb in self.model.members.get(event.pubend, {}) and account.row.matches(event):
                 path = self.path(home, account.broker)
-                if not any(self._outages.is_out(node, account.attached_at) for node in (path[0], path[-1])):
+                if not any(self._outages.is_out(node, now - SETTLES_WITHIN) for node in (path[0], path[-1])):
                     found[account.broker] = None
         yield from found
 
@@ -390,6 +393,8 @@ class D1Copy(WithinDelta):
                 f"{owed.event.pubend} has an event at {owed.event.tick}, which {owed.shb} had to ask for, although at"
                 f" most {self.world.options.delta} brokers on the way were away"
             )
+        if any(self._outages.is_out(node, owed.at) for node in self.path(owed.home, owed.shb)[1:-1]):
+            self.world.sometimes(PAST_AN_OUTAGE)
 
     def is_late(self, owed: Owed) -> str:
         """Pushed or not, it comes some time."""
@@ -490,7 +495,9 @@ class D9Idle(TreeJudge):
         return True
 
     def _is_calm(self, limit: int) -> bool:
-        return self.world.now - self._changed_at > CALM_AFTER + limit and self._full.is_over(self.world.now - limit)
+        is_long_ago = self.world.now - self._changed_at > CALM_AFTER + limit
+        are_there = all(broker.running for broker in self.world.brokers.values())
+        return is_long_ago and are_there and self._full.is_over(self.world.now - limit)
 
     def _late(self, pubend: PubendId, broker: str, due: Tick) -> None:
         limit = self._limit(pubend, broker) // MILLISECOND

@@ -1,4 +1,4 @@
-"""What the router `delta` promises (protocol: delta-router): D3 and D4, by what brokers say to each other.
+"""What the router `delta` promises (protocol: delta-router): D2, D3 and D4, by what brokers say to each other.
 
 `gapless_sim.oracles.copies` has the others, which are about copies of events and about time.
 """
@@ -12,6 +12,7 @@ from gapless.core.network import facts as routing
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import RAW, covers
+from gapless_routing.common.router_state import CORE
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.reachability import Reach
@@ -98,6 +99,57 @@ class D3Said(TreeJudge):
 
 def _named(stamp: Any) -> str:
     return "everybody" if stamp is RAW else str(dict(stamp))
+
+
+class D2Rows(TreeJudge):
+    """In the end every broker that is ready has each row that it is owed: what an SHB wants, as its own broker has it.
+
+    Owed it is to whoever stands on the way from the SHB to a PHB: nobody else filters. Who has which row is said in no
+    frame for certain: so the routers are looked at.
+    """
+
+    name = "D2"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._reach = Reach(model)
+
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
+        """What is sent may be lost."""
+
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
+        """What comes may be late."""
+
+    def settled(self) -> bool:
+        """Whether nobody lacks anything."""
+        return next(self._lacking(), None) is None
+
+    def unsettled(self) -> str:
+        """Who lacks what."""
+        return "; ".join(self._lacking())
+
+    def _lacking(self) -> Iterator[str]:
+        topology = self.world.topology
+        hosts = [] if topology is None else [node for node, roles in topology.roles.items() if "phb" in roles]
+        for home in topology.cell_of if topology is not None else ():
+            own = self._router(home)
+            if own is None or not own._interests.shb:  # noqa: SLF001 - it is said nowhere else
+                continue
+            shb = own._interests.shb  # noqa: SLF001
+            for node in {node: None for host in hosts for node in self.path(home, host)[1:]}:
+                router = self._router(node)
+                if router is None or not router._ring.ready or not self._reach.brokers_meet(node, home):  # noqa: SLF001
+                    continue
+                if home not in router._tree:  # noqa: SLF001 - it has an older map
+                    continue
+                row = router._interests.table.whole(router._tree.group_of(home), shb)  # noqa: SLF001
+                if row != own._interests.table.whole(CORE, shb):  # noqa: SLF001
+                    has = "nothing" if row is None else f"version {row.version}"
+                    yield f"{node} has {has} of what {shb} wants at {home}"
+
+    def _router(self, node: str) -> Any:
+        """The router of a node; None: none runs."""
+        return self.world.seam.router_of(node) if self.world.brokers[node].running else None
 
 
 class Asked(NamedTuple):
@@ -207,6 +259,13 @@ class D4Server(TreeJudge):
         current = max(agreed, key=lambda asked: asked.number).broker if agreed else "nobody"
         if usable and usable[0] != current:
             yield f"{node} is served with {pubend} by {current}, and {usable[0]} is the nearest one of use"
+        elif usable and not self._serves(current, node, pubend):
+            yield f"{node} takes {current} to serve it with {pubend}, and that does not"
+
+    def _serves(self, broker: str, node: str, pubend: PubendId) -> bool:
+        """Whether a broker does serve another one. What it believes of that is said in no frame: so it is looked at."""
+        stream = self.world.seam.router_of(broker)._streams._streams.get(pubend)  # noqa: SLF001
+        return stream is not None and node in stream.outward
 
     def _is_wanted(self, node: str, home: str) -> bool:
         """Whether there is an SHB at a node, or farther away from a pubend."""

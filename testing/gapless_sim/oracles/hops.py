@@ -20,7 +20,6 @@ from gapless_routing.delta.serving import SERVE
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.recording.delta_frames import ServiceSaid, services_in
 from gapless_sim.recording.frame_tap import read_frame
-from gapless_sim.world.network import WEIGHT
 from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -202,7 +201,11 @@ class K5Answered(HopJudge):
             questions.append(asked)
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
-                if back.source == hop.target and back.target != hop.source and not _may_be_full(back):
+                if (
+                    back.source == hop.target
+                    and back.target != hop.source
+                    and not _may_be_full(back, self.world.options.link_weight)
+                ):
                     for question in questions:
                         self._owe(question, message)
 
@@ -265,9 +268,9 @@ class K5Answered(HopJudge):
             question.owed_since = self.world.now
 
 
-def _may_be_full(hop: Hop) -> bool:
+def _may_be_full(hop: Hop, weight: int) -> bool:
     """Whether so much waits that what can wait may not be said there: who needs it asks again."""
-    return WEIGHT * hop.link.pending[hop.end] > LINK_LOW
+    return weight * hop.link.pending[hop.end] > LINK_LOW
 
 
 def _taken_over(questions: Sequence[Question], want: Want, ranges: IntervalSet) -> Stamp:
@@ -319,7 +322,7 @@ class K6Queued(Judge):
 
     It goes by what the router was told when it spoke. What it wants is carried out at the end of its node's turn, and
     by then a frame may wait of which it knew nothing: one that came late, say, and bytes weigh more here than they are
-    (`WEIGHT`). For the same reason the bytes of one instant count plainly: the node is told of them later.
+    (`link_weight`). For the same reason the bytes of one instant count plainly: the node is told of them later.
     """
 
     name = "K6"

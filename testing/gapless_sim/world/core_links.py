@@ -23,7 +23,7 @@ from gapless_sim.world.broker import SimBroker
 from gapless_sim.world.clocks import NodeClock
 from gapless_sim.world.connections import Connection
 from gapless_sim.world.links import whole
-from gapless_sim.world.network import WEIGHT, Network
+from gapless_sim.world.network import Network
 from gapless_sim.world.options import SECOND
 from gapless_sim.world.topology import pair_of
 
@@ -146,7 +146,7 @@ class NodeLinks:
             found[0].close(found[1])
 
     def _say_waiting(self, waiting: Waiting) -> None:
-        pending = WEIGHT * waiting.pending
+        pending = self._world.options.link_weight * waiting.pending
         connection, index = self.connections[waiting.link]
         connection.pending[1 - index] = waiting.pending
         if pending > LINK_HIGH:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gapless_sim.world.core_links import NodeLinks
     from gapless_sim.world.world import World
 
-WEIGHT = 512
-"""Events are small here: so many times over, each byte that waits on a link between brokers is said to wait."""
 OLD_FRAMES = 32
 """So many payloads of earlier sessions are remembered, to turn up in a later one."""
 
@@ -329,7 +327,7 @@ class Network:
         def say() -> None:
             link.pending[index] += size
             if link.up:
-                pending = WEIGHT * link.pending[index]
+                pending = self.world.options.link_weight * link.pending[index]
                 if pending > LINK_HIGH:
                     self.world.sometimes("net.full between brokers")
                 source.on_broker_pending(number, pending)

@@ -169,6 +169,8 @@ class Options:
     """So long such a router keeps every event, unless there is no room for it."""
     copies_bytes: int = ROOM_FOR_ALL
     """So much room it has for them."""
+    link_weight: int = 512
+    """Events are small here: so many times over, each byte that waits on a link between brokers is said to wait."""
     outages: float = 0.0
     """Brokers that go away for a while, a second: no more at a time than may be away next to each other."""
     roaming: bool = False

@@ -61,7 +61,9 @@ DELTA_MOST = 2
 """So many nodes next to each other may be away at most."""
 OUTAGES_SHARE = 0.25
 """So many of their runs are about nodes that are away, and about nothing else."""
-OUTAGES_LAST = 20 * SECOND
+OUTAGES_LAST = 40 * SECOND
+OUTAGES_RATE = 8.0
+"""So many events are published in these at most, for a long time: what is judged takes long, and needs few."""
 CHAIN, HUB, RANDOM = SHAPES = ("chain", "hub", "random")
 """How a drawn tree of single nodes hangs together."""
 SINGLES_MOST = 6
@@ -400,7 +402,10 @@ def _with_outages(options: Options, draws: Stream) -> Options:
     return replace(
         options,
         outages=0.25 * (1 + draws.draw(4)),
-        duration=max(options.duration, OUTAGES_LAST),
+        duration=OUTAGES_LAST,
+        rate=min(options.rate, OUTAGES_RATE),
+        link_weight=1,
+        subscription_expiry_seconds=None,
         window_seconds=10,
         copies_bytes=ROOM_FOR_ALL,
         network=NetworkFaults(min(network.delay, 5 * MILLISECOND), bytewise=network.bytewise),

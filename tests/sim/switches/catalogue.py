@@ -66,6 +66,7 @@ SWITCHES: tuple[Switch, ...] = (
     *knowledge.FORGETTING,
     *knowledge.TELLING,
     *delta.KEEPING,
+    *delta.PILING,
     *delta.SERVING,
     *delta.KNOWING,
     *clients.CONSUMING,
@@ -140,6 +141,8 @@ RULES: tuple[str, ...] = (
     "wishes that end",
     "sides that forget",
     "lost volumes in a tree",
+    "rows that are owed",
+    "piles for who is away",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 

@@ -120,6 +120,24 @@ KEEPING = (
     ),
 )
 
+PILING = (
+    Switch(
+        "all_keep_for_who_is_away",
+        ("piles for who is away",),
+        "What an SHB lacks that is away is kept by all brokers on the way to it, however far off they are.",
+        (
+            Edit(
+                f"{_COPIES}._safe",
+                "if all_have is not None:",
+                "if False:",
+            ),
+        ),
+        ("D8",),
+        "An SHB that is away for longer than the window.",
+        routers=_DELTA,
+    ),
+)
+
 SERVING = (
     Switch(
         "serve_unnumbered",
@@ -219,6 +237,21 @@ KNOWING = (
         ),
         ("D6",),
         "Neighbours of each other that start, or come back, at the same time.",
+        routers=_DELTA,
+    ),
+    Switch(
+        "lost_changes_stay_lost",
+        ("rows that are owed",),
+        "Whoever has an SHB's interest asks for no later one that a census names: a change that was lost stays lost.",
+        (
+            Edit(
+                "gapless_routing.common.census:InterestByDirection.take_row",
+                "if version < row.version or",
+                "if row.shb not in direction.table.versions or",
+            ),
+        ),
+        ("D2",),
+        "A change of an interest that is lost.",
         routers=_DELTA,
     ),
     Switch(

@@ -49,9 +49,13 @@ class RouterState:
 
     def spread(self, span: int) -> int:
         """Returns a time up to a span from now, another one each time: so brokers do not all do the same at once."""
+        return self.now + 1 + self.draw(span)
+
+    def draw(self, count: int) -> int:
+        """Returns a number below another one, in no order that anything here could keep step with."""
         self._draws += 1
         drawn = blake2b(f"{self.seed}/{self.broker}/{self._draws}".encode(), digest_size=8).digest()
-        return self.now + 1 + int.from_bytes(drawn, "big") % span
+        return int.from_bytes(drawn, "big") % count
 
     def save_life(self) -> None:
         """Has it saved; `Saved` names it."""

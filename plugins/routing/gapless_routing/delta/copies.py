@@ -201,7 +201,7 @@ class Copies:
         lo, hi = self.run(pubend)
         first = pubend.cache.first_event(lo, hi) if pubend.has_below else None
         done = hi if first is None else first - 1
-        return Report(name, self._state.broker, self._state.life, self._numbers, lo, hi, done)
+        return Report(name, self._state.broker, self._ring.life, self._numbers, lo, hi, done)
 
     # ---------------------------------------------------------------------------------- letting go
 

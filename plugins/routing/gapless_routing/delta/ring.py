@@ -60,6 +60,8 @@ class Ring:
         self._state = state
         self._tree = tree
         self._options = options
+        self.life: Final = state.life
+        """Of this process, for its services and copies: for placing it may have to take a higher one, and goes on."""
         self.links = LinkTable(state, tree.neighbours, welcome=tree.near)
         self._wished: dict[BrokerId, None] = dict.fromkeys(tree.neighbours)
         self._away_since: dict[BrokerId, int] = {}
@@ -226,5 +228,5 @@ class Ring:
             now = self.ready, self.cut, broker in self._wished
             if again or said is None or (said.ready, said.cut, said.wants) != now:
                 self._number += 1
-                status = self._said[broker] = Status(self._state.life, self._number, *now)
+                status = self._said[broker] = Status(self.life, self._number, *now)
                 self.links.send(broker, Private(STATUS, _encode(status)))

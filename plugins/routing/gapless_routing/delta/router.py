@@ -33,7 +33,6 @@ class DeltaRouter(RelayRouter):
         self._ring: Ring
         self._interests: SideInterests
         self._streams: Serving
-        self._detours = 0
         self._has_changed = False
         """Whether anything has from which it follows who serves whom."""
 
@@ -80,8 +79,9 @@ class DeltaRouter(RelayRouter):
     def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
         """Sends a message one step on its way to a certain broker.
 
-        Where several brokers on the way are live, each has been bypassed, or is about to be: so it goes to another one
-        each time. Whoever sent it repeats it, and one of the ways leads there.
+        Where several brokers on the way are live, a nearer one has been bypassed, or is about to be: so it goes to the
+        farthest mostly, and now and then to any of them. Whoever sent it repeats it, and one of the ways leads there.
+        Not in turns: what is repeated in step with them would take the same way for ever.
         """
         if to not in self._tree or to == self._state.broker:
             return
@@ -89,8 +89,8 @@ class DeltaRouter(RelayRouter):
             return  # two brokers with different maps would send it to and fro
         steps = self._ring.on_way(to)
         if steps:
-            self._detours += len(steps) > 1
-            self._links.send(steps[self._detours % len(steps)], message, address)
+            step = steps[-1] if self._state.draw(4) else steps[self._state.draw(len(steps))]
+            self._links.send(step, message, address)
 
     # How it is done.
 

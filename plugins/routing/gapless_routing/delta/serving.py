@@ -49,6 +49,9 @@ BYPASSED_PUBENDS = Family(
     "gapless_router_bypassed_pubends", "Of these: those that come here past a node on the way.", ("host", "node")
 )
 CUT_PUBENDS = Family("gapless_router_cut_pubends", "Pubends of a node of which nothing comes here.", ("host",))
+UNKNOWN_LASTS: Final = 10 * SECOND
+"""So long after it was asked to serve a pubend that it does not know a broker says that it is cut off from that."""
+UNKNOWN_MAX: Final = 1024
 SILENT: Final = 3 * NOTICE_EVERY
 """A pubend of which no notice has said for so long that it goes on counts as silent."""
 HOSTS_MAX: Final = 32
@@ -146,6 +149,8 @@ class Serving(PubendFlow[ServedPubend]):
         self._sides = interests
         self._options = options
         self._numbers = 0
+        self._unknown: dict[PubendId, int] = {}
+        """The pubends that this broker was asked to serve and does not know, and when."""
         self._to_say: dict[tuple[BrokerId, int, int], list[Service]] = {}
         """To whom, of which kind, of whose life."""
         self.shbs, self.versions = interests.shbs, interests.versions
@@ -265,17 +270,17 @@ class Serving(PubendFlow[ServedPubend]):
         stream.tried_at = self._state.now
         lo, hi = self.copies.run(stream)
         broker, number = stream.candidate
-        self._say(broker, SERVE, self._state.life, Service(number, stream.meta.pubend, lo, hi))
+        self._say(broker, SERVE, self._ring.life, Service(number, stream.meta.pubend, lo, hi))
 
     def on_served(self, broker: BrokerId, data: bytes) -> None:
         """A broker agrees to serve. Raises RemoteProtocolError when it makes no sense."""
-        for service, stream in self._read(data, self._state.life):
+        for service, stream in self._read(data, self._ring.life):
             said = Server(broker, service.number)
             if said == stream.server:
                 continue  # it was said again (TD13)
             if said != stream.candidate:
                 # Of that very number: the same broker may have been asked again since, and is not to end that.
-                self._say(broker, UNSERVE, self._state.life, Service(service.number, service.pubend))
+                self._say(broker, UNSERVE, self._ring.life, Service(service.number, service.pubend))
                 continue
             before, stream.server, stream.candidate = stream.server, said, None
             if before is not None and before.broker != broker:
@@ -286,7 +291,7 @@ class Serving(PubendFlow[ServedPubend]):
 
     def _end(self, stream: ServedPubend, broker: BrokerId) -> None:
         """Ends what a broker does for this one, by whatever number so far."""
-        self._say(broker, UNSERVE, self._state.life, Service(self._numbers, stream.meta.pubend))
+        self._say(broker, UNSERVE, self._ring.life, Service(self._numbers, stream.meta.pubend))
 
     def on_knowledge(self, broker: BrokerId, knowledge: Knowledge, slack: int) -> None:
         """Knowledge has come: pushed, or as an answer. It is true whoever says it; who does not serve has to stop."""
@@ -309,7 +314,8 @@ class Serving(PubendFlow[ServedPubend]):
 
     def cut(self) -> tuple[PubendId, ...]:
         """Returns the pubends of which nothing comes here."""
-        return tuple(pubend for pubend, stream in self._streams.items() if self.is_cut(stream))
+        unknown = (pubend for pubend in self._unknown if pubend not in self._streams)
+        return (*(pubend for pubend, stream in self._streams.items() if self.is_cut(stream)), *unknown)
 
     def gauges(self) -> Iterator[Gauge]:
         """Who serves this broker, past whom, and what does not come; counted, however many pubends there are."""
@@ -343,7 +349,11 @@ class Serving(PubendFlow[ServedPubend]):
 
     def on_serve(self, broker: BrokerId, data: bytes) -> None:
         """A broker wants to be served. Raises RemoteProtocolError when it makes no sense."""
-        life = _decode(data).life
+        said = _decode(data)
+        life = said.life
+        for service in said.services:
+            if service.pubend not in self._streams and len(self._unknown) < UNKNOWN_MAX:
+                self._unknown[service.pubend] = self._state.now
         for service, stream in self._read_of(broker, data):
             before = stream.numbers.get(broker, 0)
             if not self.is_told(broker, stream) or service.number < before:
@@ -432,6 +442,8 @@ class Serving(PubendFlow[ServedPubend]):
                 continue
             if stream.candidate is not None and self._state.now - stream.tried_at >= ASK_AGAIN:
                 self._ask_again(stream)
+        recent = {pubend: at for pubend, at in self._unknown.items() if self._state.now - at < UNKNOWN_LASTS}
+        self._unknown = recent
         self._flush()
         self.copies.beat()
 

@@ -146,3 +146,14 @@ def test_a_row_of_the_pubends_own_broker_counts_too() -> None:
     net.tell("p", done(3, 4, "p@disk"))
 
     assert net.take(Released, "p") == [Released(P, 3, 4)]
+
+
+def test_of_a_pubend_that_is_closed_nothing_is_said_any_more_and_no_row_is_taken() -> None:
+    net = quiet()
+    net.tell("s", done(10, 20))
+    net.routers["i"]._progress.close(P)
+    net.tell("s", done(30, 40))
+    net.pass_time(2 * EVERY_MIN + ALL_EVERY)
+
+    assert rows(net, "s", "i")
+    assert not rows(net, "i", "p")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from gapless.core.network.facts import Dial, Hangup, LinkDown, NetworkMap, NetworkNode, SendFrame, Undial
@@ -86,8 +87,13 @@ class DeltaNet(Net):
 
     def pubend(self, name: str, pubend: str = P) -> ServedPubend:
         """What a router knows of a pubend."""
-        found = self.routers[name]._streams._streams[pubend]
+        found = self.pubends(name)[pubend]
         assert isinstance(found, ServedPubend)
+        return found
+
+    def pubends(self, name: str) -> Mapping[str, object]:
+        """All pubends of which a router knows."""
+        found: Mapping[str, object] = self.routers[name]._streams._streams
         return found
 
     def server(self, name: str) -> str | None:

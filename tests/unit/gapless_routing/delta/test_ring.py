@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gapless.core.network.facts import Probe, Wake
 from gapless.core.network.frames import Private
 from gapless_routing.delta.ring import STATUS
 from unit.gapless_routing.delta.net import HUB, DeltaNet, chain, settled
-from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, hung_up
+from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, P, hung_up
 
 LONG = chain("p", "i", "j", "k", "s")
 
@@ -142,3 +143,20 @@ def test_brokers_that_start_at_once_serve_each_other_and_have_no_link_too_many()
     net.pass_time(30 * SECOND)
     assert [net.server(name) for name in LONG.nodes] == [None, "p", "i", "j", "k"]
     assert [net.linked(name) for name in LONG.nodes] == [{"i"}, {"p", "j"}, {"i", "k"}, {"j", "s"}, {"k"}]
+
+
+def test_what_goes_to_a_certain_broker_takes_the_way_that_passes_others_by_mostly_and_not_in_turns() -> None:
+    """The nearer one may have been bypassed because it knows no way on: in turns, what is sent in pairs is stuck."""
+    net = settled(chain("p", "i", "j", "k", "s"))
+    net.break_link("j", "k")
+    net.pass_time(SECOND)
+    assert net.linked("i") >= {"j", "k"}
+    net.forget()
+    router = net.routers["i"]
+    for _ in range(100):
+        router.send_to("s", Probe(P, 1), None, ())
+    net.tell("i", Wake())
+
+    ways = [one.to for one in net.sent if one.source == "i" and isinstance(one.message, Probe)]
+    assert set(ways[::2]) == set(ways[1::2]) == {"j", "k"}
+    assert ways.count("k") > 3 * ways.count("j")

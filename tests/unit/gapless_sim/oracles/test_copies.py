@@ -16,6 +16,7 @@ from gapless.core.stream.intervals import IntervalSet
 from gapless_routing.delta.copies import REPORT, Report, Reports
 from gapless_routing.delta.ring import STATUS, Status
 from gapless_sim.oracles.copies import (
+    PAST_AN_OUTAGE,
     READY_WITHIN,
     D1Copy,
     D5Copies,
@@ -178,6 +179,39 @@ def test_what_is_pushed_need_not_be_asked_for() -> None:
         chain.told(6, reply=True)
 
 
+def test_how_often_something_came_past_an_outage_is_counted() -> None:
+    """Else the oracle could pass because nobody is ever away."""
+    chain = Timed(D1Copy)
+    chain.publish(5)
+    chain.told(5)
+    counts = [chain.world.hits[PAST_AN_OUTAGE]]
+    chain.publish(6)
+    chain.gone("ib1")
+    chain.told(6)
+
+    assert [*counts, chain.world.hits[PAST_AN_OUTAGE]] == [0, 1]
+
+
+def test_who_was_away_once_is_judged_again_when_that_is_long_over() -> None:
+    chain = Timed(D1Copy)
+    del chain.timed._who_want
+    row = SimpleNamespace(ended=False, matches=lambda _: True)
+    account = SimpleNamespace(broker="shb1", shb="s@1", exists=True, row=row, attached_at=0)
+    chain.fixture.model.accounts[1] = account  # type: ignore[assignment]
+    chain.fixture.model.members[P] = {"s@1": 0}
+    event: Any = SimpleNamespace(pubend=P)
+
+    who_want = chain.timed._who_want
+    chain.after(20)
+    assert list(who_want("phb1", event)) == ["shb1"]
+    chain.timed.crashed(chain.world.brokers["shb1"])
+    chain.timed.booted(chain.world.brokers["shb1"])
+    chain.after(3)
+    assert list(who_want("phb1", event)) == []
+    chain.after(20)
+    assert list(who_want("phb1", event)) == ["shb1"]
+
+
 def test_what_never_comes_is_found() -> None:
     chain = Timed(D1Copy)
     chain.publish(5)
@@ -248,6 +282,17 @@ def test_silence_comes_within_a_second_and_the_way() -> None:
 
     with violates("D9"):
         chain.timed.checkpoint()
+
+
+def test_who_is_away_may_be_the_only_one_who_knows_it() -> None:
+    chain = Timed(D9Idle)
+    chain.timed.delivered("shb1", chain.know(0, 9))
+    chain.timed.known("phb1", chain.know(9, 19))
+    chain.gone("phb1")
+    chain.world.brokers["phb1"].life.over = True
+    chain.after(20)
+
+    chain.timed.checkpoint()
 
 
 def test_it_may_take_longer_where_somebody_has_just_come() -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from gapless.core.network.facts import Dial, Undial
+from gapless.core.network.facts import Dial, Interest, Undial
 from gapless.core.network.frames import Private
 from gapless.core.stream.knowledge import Knowledge
+from gapless.selectors.filters import Filter
+from gapless_routing.common.census import InterestByDirection
+from gapless_routing.common.router_state import CORE, RouterState
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Service, Services
-from gapless_sim.oracles.delta import D3Said, D4Server
+from gapless_routing.delta.tree import Tree
+from gapless_sim.oracles.delta import D2Rows, D3Said, D4Server
 from gapless_sim.oracles.hops import HopJudge, V4ByHop
 from gapless_sim.recording.frame_tap import Hop
 from gapless_sim.world.network import BrokerLink
@@ -64,6 +69,56 @@ class Chain:
     @property
     def judge(self) -> HopJudge:
         return self.judges[0]
+
+
+# ------------------------------------------------------------------------------------------------ D2
+
+
+class Rows(Chain):
+    """A chain of which each router has the tables that a test gives it."""
+
+    def __init__(self) -> None:
+        super().__init__(D2Rows)
+        topology = self.world.topology
+        assert topology is not None
+        for name, broker in self.world.brokers.items():
+            broker.life = Stand(over=False)  # type: ignore[assignment]
+            tree = Tree(topology.map(), name, 2)
+            table = InterestByDirection(RouterState(name, 1, 1, 0), tree.near, lambda *_: None)
+            interests = SimpleNamespace(shb="s@1" if name == "shb1" else "", table=table)
+            router = SimpleNamespace(_interests=interests, _tree=tree, _ring=SimpleNamespace(ready=True))
+            self.world.seam.started(name, router)
+
+    def router(self, name: str) -> Any:
+        return self.world.seam.router_of(name)
+
+    def has(self, version: int, *names: str) -> None:
+        """These know what the SHB wants, by this version."""
+        wanted = {1: Filter((f"topic{version}",))}
+        for name in names:
+            router = self.router(name)
+            direction = CORE if name == "shb1" else router._tree.group_of("shb1")
+            router._interests.table.apply(direction, Interest("s@1", 0, version, wanted, full=True))
+
+
+def test_all_between_an_shb_and_a_phb_have_its_row_in_the_end() -> None:
+    chain = Rows()
+    chain.has(1, "shb1", "ib2", "ib1")
+    assert chain.judge.unsettled() == "phb1 has nothing of what s@1 wants at shb1"
+    chain.has(1, "phb1")
+    assert chain.judge.settled()
+
+    chain.has(2, "shb1", "ib1", "phb1")
+    assert chain.judge.unsettled() == "ib2 has version 1 of what s@1 wants at shb1"
+    assert not chain.judge.settled()
+
+
+def test_who_is_not_ready_need_not_have_it_yet() -> None:
+    chain = Rows()
+    chain.has(1, "shb1", "ib2", "ib1")
+    chain.router("phb1")._ring.ready = False
+
+    assert chain.judge.settled()
 
 
 # ------------------------------------------------------------------------------------------------ D3
@@ -122,14 +177,29 @@ def test_knowledge_goes_away_from_its_pubend(source: str, target: str) -> None:
         chain.sends(source, target, chain.know(0, 9, reply=True))
 
 
-def settle(chain: Chain) -> None:
+class Serving(Chain):
+    """A chain whose routers serve as they say."""
+
+    def __init__(self) -> None:
+        super().__init__(D4Server)
+        self.outward: dict[str, dict[str, None]] = {name: {} for name in self.world.brokers}
+        for name, outward in self.outward.items():
+            streams = SimpleNamespace(_streams={P: SimpleNamespace(outward=outward)})
+            self.world.seam.started(name, SimpleNamespace(_streams=streams))
+
+    def serves(self, server: str, served: str, number: int) -> None:
+        super().serves(server, served, number)
+        self.outward[server][served] = None
+
+
+def settle(chain: Serving) -> None:
     chain.serves("phb1", "ib1", 1)
     chain.serves("ib1", "ib2", 1)
     chain.serves("ib2", "shb1", 1)
 
 
 def test_in_the_end_everybody_is_served_by_the_nearest() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     settle(chain)
     assert chain.judge.settled(), chain.judge.unsettled()
 
@@ -140,8 +210,17 @@ def test_in_the_end_everybody_is_served_by_the_nearest() -> None:
     assert chain.judge.settled()
 
 
+def test_whoever_is_taken_to_serve_does_so() -> None:
+    chain = Serving()
+    settle(chain)
+    del chain.outward["ib1"]["ib2"]
+
+    assert chain.judge.unsettled() == f"ib2 takes ib1 to serve it with {P}, and that does not"
+    assert not chain.judge.settled()
+
+
 def test_whoever_began_anew_is_served_by_nobody() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     settle(chain)
     chain.world.brokers["ib2"].life = Stand(over=False)  # type: ignore[assignment]
 
@@ -149,7 +228,7 @@ def test_whoever_began_anew_is_served_by_nobody() -> None:
 
 
 def test_an_agreement_that_was_not_asked_for_is_none() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     chain.serves("phb1", "ib1", 1)
     chain.service("ib1", "ib2", SERVED, 1)
 
@@ -157,7 +236,7 @@ def test_an_agreement_that_was_not_asked_for_is_none() -> None:
 
 
 def test_no_link_is_wished_for_that_nobody_needs() -> None:
-    chain = Chain(D4Server)
+    chain = Serving()
     settle(chain)
     judge = chain.judge
     assert isinstance(judge, D4Server)

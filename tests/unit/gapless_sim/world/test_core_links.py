@@ -5,7 +5,6 @@ from __future__ import annotations
 from gapless.core.network.facts import LINK_HIGH
 from gapless_sim.world.broker import SimBroker
 from gapless_sim.world.core_links import SIZES, CoreNetwork, NodeLinks
-from gapless_sim.world.network import WEIGHT
 from gapless_sim.world.options import MILLISECOND, SECOND, NetworkFaults
 from gapless_sim.world.topology import pair_of
 from unit.gapless_sim.worlds import Small
@@ -54,7 +53,7 @@ def test_what_a_slow_link_holds_is_said_to_wait_and_leaves() -> None:
     links_of(source).flush()
     small.world.run_until(small.world.now + SECOND)
 
-    assert said[0] >= WEIGHT * (60_000 - SIZES.underway) > LINK_HIGH
+    assert said[0] >= 512 * (60_000 - SIZES.underway) > LINK_HIGH
     assert said[-1] < said[0]
     assert small.world.network.links_up() == before, "each part that comes shows that it lives"
 
