@@ -201,7 +201,7 @@ class Scan:
         Readers that were woken come first: what they are about to take is not given up for those who have taken it.
         """
         self._now = now
-        if self._going or not self._unserved:
+        if self._going or not self._unserved or not self._has_room():
             return
         room = self._window.span - sum(each.span for each in self._under_way if now < each.counts_until)
         if room <= 0:
@@ -217,6 +217,26 @@ class Scan:
                 break
         self._find_unserved()
         self._ask(asked.ranges, now)
+
+    def _has_room(self) -> bool:
+        """Whether an answer may be held.
+
+        What was left to a later fetch is asked for again when there is room for it. An answer that is at hand would come
+        in the same instant, would be left to a later fetch once more, and so on for ever.
+        """
+        if self._held < self._memory.fetch_bytes:
+            return True
+        self._under_way = [each for each in self._under_way if self._serves_somebody(each.fetch)]
+        self._count()
+        return self._held < self._memory.fetch_bytes
+
+    @property
+    def _held(self) -> int:
+        """How many bytes have come that cannot be used yet."""
+        return sum(each.fetch.held for each in self._under_way)
+
+    def _serves_somebody(self, fetch: RangeFetch) -> bool:
+        return any(fetch.start <= at < fetch.end for at, _ in self._waiting.values())
 
     def _turns(self) -> list[tuple[Tick, Tick]]:
         """Returns what those need for whom nothing is under way: the lowest first, so that all read the same parts."""
@@ -349,6 +369,6 @@ class Scan:
 
     def _count(self) -> None:
         """Counts what is kept in the memory of the broker."""
-        held = sum(part.size for part in self._parts.values()) + sum(each.fetch.held for each in self._under_way)
+        held = sum(part.size for part in self._parts.values()) + self._held
         self._memory.pages += held - self._counted
         self._counted = held

@@ -278,18 +278,59 @@ def test_what_nobody_answers_does_not_keep_others_waiting(monkeypatch: pytest.Mo
     assert len(rig.asked) == 2, "what is answered piece by piece is waited for"
 
 
+def with_holes_at_the_front(rig: Rig, count: int) -> None:
+    """So many readers wait far from each other; for each came a large event, but not what lies below it."""
+    rig.scan._window.span = 1 << 20
+    for sid in range(1, count + 1):
+        rig.want(sid, 100 * sid, 100 * sid + 20)
+    for sid in range(1, count + 1):
+        offer_upper_half(rig, sid)
+
+
+def offer_upper_half(rig: Rig, sid: int) -> None:
+    large = EventBatch([100 * sid + 15], [encode_event("t", {}, None, bytes(900_000))], [900_000])
+    rig.scan.offer(Knowledge("p@1", 100 * sid + 10, 100 * sid + 20, large), ())
+
+
 def test_what_is_under_way_holds_no_more_than_a_fetch_may() -> None:
     rig = Rig()
-    rig.scan._window.span = 1 << 20
-    for sid in range(1, 9):
-        rig.want(sid, 100 * sid, 100 * sid + 20)
-    for sid in range(1, 9):  # each has a hole at its front
-        large = EventBatch([100 * sid + 15], [encode_event("t", {}, None, bytes(900_000))], [900_000])
-        rig.scan.offer(Knowledge("p@1", 100 * sid + 10, 100 * sid + 20, large), ())
+    with_holes_at_the_front(rig, 8)
     assert 2 << 20 < rig.memory.pages < 3 << 20
 
     rig.scan.start(0)
-    assert rig.asked[8:] == [tuple((100 * sid, 100 * sid + 20) for sid in range(4, 9))], "asked for again"
+    assert len(rig.asked) == 8, "what was left to a later fetch is not asked for while there is no room for it"
+
+    for sid in (1, 2):
+        rig.scan.offer(Knowledge("p@1", 100 * sid, 100 * sid + 10), ())
+        assert rig.scan.take_woken() == [sid]
+        rig.scan.leave(sid)
+    rig.scan.start(0)
+    assert rig.asked[8:] == [tuple((100 * sid, 100 * sid + 20) for sid in range(4, 9))], "now there is"
+
+
+def test_an_answer_that_is_at_hand_is_not_asked_for_and_left_for_ever() -> None:
+    """Seed 60013 of delta: the cache of the broker's own router answers in the instant in which it is asked."""
+    rig = Rig()
+    with_holes_at_the_front(rig, 8)
+    for _ in range(100):
+        asked = len(rig.asked)
+        rig.scan.start(0)
+        for lo, _ in (span for ranges in rig.asked[asked:] for span in ranges):
+            offer_upper_half(rig, lo // 100)
+        if len(rig.asked) == asked:
+            break
+    else:
+        pytest.fail("it is asked for in circles")
+
+
+def test_what_nobody_waits_for_any_more_takes_no_room() -> None:
+    rig = Rig()
+    with_holes_at_the_front(rig, 3)
+    rig.scan.leave(1)
+    rig.scan.leave(2)
+    rig.want(9, 5_000, 5_010)
+    assert rig.asked[-1] == ((5_000, 5_010),)
+    assert rig.memory.pages < 1 << 20
 
 
 def test_where_each_fetches_for_itself_is_not_forgotten() -> None:
