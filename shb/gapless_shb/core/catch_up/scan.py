@@ -221,8 +221,8 @@ class Scan:
     def _has_room(self) -> bool:
         """Whether an answer may be held.
 
-        What was left to a later fetch is asked for again when there is room for it. An answer that is at hand would come
-        in the same instant, would be left to a later fetch once more, and so on for ever.
+        What was left to a later fetch is asked for again when there is room for it. An answer that is at hand would
+        come in the same instant, would be left to a later fetch once more, and so on for ever.
         """
         if self._held < self._memory.fetch_bytes:
             return True
