@@ -213,12 +213,11 @@ async def test_files_of_certificates_that_do_not_fit_are_an_alarm_at_their_node(
 async def until_read(pair: TestNetwork) -> None:
     """Waits until each node has read its files as they are now."""
 
-    def stamps() -> set[object]:
+    def all_read() -> bool:
         transports = [node._loaded.nodes_transport for node in pair.nodes.values()]
-        sides = [side for each in transports for side in (each._listening, each._dialing)]  # type: ignore[union-attr]
-        return {side._used == side._stamps() for side in sides}
+        return all(files.are_used_as_they_are for each in transports for files in each.tls_files)  # type: ignore[union-attr]
 
-    await until(lambda: stamps() == {True}, "the nodes to read their files")
+    await until(all_read, "the nodes to read their files")
 
 
 async def until_linked_anew(pair: TestNetwork) -> None:

@@ -42,6 +42,8 @@ class TcpTransport:
         if options.certificate is not None:
             self._listening = listening_files(options.certificate, options.key, options.client_ca)
         self._dialing = dialing_files(options.ca, options.certificate, options.key) if options.tls else None
+        self.tls_files = [files for files in (self._listening, self._dialing) if files is not None]
+        """Those of listeners, if they have any, and then those for dialing."""
         self._logged = ""
         """What was last logged of files for dialing."""
         self.encrypts = self._listening is not None
@@ -88,15 +90,14 @@ class TcpTransport:
 
     def troubles(self) -> Sequence[Alarm]:
         """What is wrong with the files of certificates; see `gapless.spi.TellsTroubles`."""
-        found = [alarm for files in (self._listening, self._dialing) if files is not None for alarm in files.troubles()]
+        found = [alarm for files in self.tls_files for alarm in files.troubles()]
         # Both ends may have the same certificate.
         return list({(alarm.code, alarm.about): alarm for alarm in found}.values())
 
     def _look(self) -> None:
         """Looks whether files have changed. Blocks."""
-        for files in (self._listening, self._dialing):
-            if files is not None:
-                files.look()
+        for files in self.tls_files:
+            files.look()
 
     async def _context_to_dial(self, files: TlsFiles) -> ssl.SSLContext:
         """Of the files as they are now. They are read in a thread, as the system's authorities are many."""

@@ -79,6 +79,11 @@ class TlsFiles:
             return self.version
 
     @property
+    def are_used_as_they_are(self) -> bool:
+        """Whether the version that counts is what the files say now. Blocks."""
+        return self._stamps() == self._used
+
+    @property
     def trouble(self) -> str:
         """Why the files cannot be used as they are now; "" if they can."""
         return self._trouble

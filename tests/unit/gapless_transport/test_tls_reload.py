@@ -202,8 +202,7 @@ def test_it_is_so_on_uvloop_too(directory: Directory, open_tcp: Open) -> None:
 def shows(transport: Transport, pem: bytes) -> bool:
     """Whether that is what the next link will see."""
     assert isinstance(transport, tcp.TcpTransport)
-    assert transport._listening is not None
-    own = transport._listening.version.own
+    own = transport.tls_files[0].version.own
     return own is not None and own.der == ssl_der(pem)
 
 

@@ -184,6 +184,10 @@ class Rig:
         self.own.add(1, ALL)
         self.scan = Scan("p@1", 1, lambda ranges, _: self.asked.append(ranges), self.memory)
 
+    def widen(self) -> None:
+        """From here on all that the test asks for fits into the window."""
+        self.scan._window.span = 1 << 20
+
     def want(self, sid: int, horizon: int, upto: int = 10_000) -> bool:
         wanted = self.scan.want(sid, ALL, horizon, upto)
         self.scan.rest(sid)
@@ -227,7 +231,7 @@ def test_who_stands_low_goes_first_but_nobody_waits_for_ever(monkeypatch: pytest
 def test_short_ranges_far_from_each_other_are_asked_for_at_once() -> None:
     """Each new subscription needs such a one. One at a time, only so many of them would be served a second."""
     rig = Rig()
-    rig.scan._window.span = 1 << 20
+    rig.widen()
     for sid in range(1, 51):
         rig.scan.want(sid, ALL, 100 * sid, 100 * sid + 20)
     rig.scan.start(0)
@@ -280,7 +284,7 @@ def test_what_nobody_answers_does_not_keep_others_waiting(monkeypatch: pytest.Mo
 
 def with_holes_at_the_front(rig: Rig, count: int) -> None:
     """So many readers wait far from each other; for each came a large event, but not what lies below it."""
-    rig.scan._window.span = 1 << 20
+    rig.widen()
     for sid in range(1, count + 1):
         rig.want(sid, 100 * sid, 100 * sid + 20)
     for sid in range(1, count + 1):
@@ -335,7 +339,7 @@ def test_what_nobody_waits_for_any_more_takes_no_room() -> None:
 
 def test_where_each_fetches_for_itself_is_not_forgotten() -> None:
     rig = Rig()
-    rig.scan._window.span = 1 << 20
+    rig.widen()
     rig.want(1, 100, 110)
     rig.want(2, 200, 210)
     rig.scan.offer(Knowledge("p@1", 0, 300, lost=300), ())
@@ -346,7 +350,7 @@ def test_where_each_fetches_for_itself_is_not_forgotten() -> None:
 
 def test_a_contradiction_at_one_place_keeps_no_answer_from_another() -> None:
     rig = Rig()
-    rig.scan._window.span = 1 << 20
+    rig.widen()
     rig.want(1, 100, 110)
     rig.want(2, 200, 210)
     rig.scan.offer(Knowledge("p@1", 105, 110, batch(107)), ())
@@ -403,7 +407,7 @@ def test_readers_stay_together_however_long_a_log_is() -> None:
 
 def test_large_parts_are_examined_piece_by_piece_and_by_whom_has_joined() -> None:
     rig = Rig()
-    rig.scan._window.span = 1 << 20
+    rig.widen()
     rig.want(1, 0)
     rig.want(2, 0)
     rig.scan.offer(Knowledge("p@1", 0, 9_000, batch(*range(1, 2 * PIECE + 11))), ())
