@@ -441,7 +441,9 @@ class Model(Oracle):
         has_lapsed = is_another and account.lapsed and not account.damaged
         is_resumed = has_lapsed and not lapses.is_moved(account.broker, row.name)
         account.skipped = self._skipped(consumer, account, begins) if is_resumed else None
-        account.remade = is_another and account.exists and account.durable
+        # While the home is away another SHB serves whoever shows a token, and that may be of the home's former disk.
+        is_of_home = self._received.has_given(account.broker, consumer.core.seal)
+        account.remade = is_another and is_of_home and account.exists and account.durable
 
     def _begin_on(self, consumer: Consumer, account: Account, pubend: PubendId, tick: Tick, *, is_first: bool) -> None:
         """A subscription begins on a pubend, or is there again."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from gapless.core.wire.messages import OnChange
+from gapless.core.client.link.effects import Attached
+from gapless.core.wire.messages import OnChange, Subscribed
 from gapless.errors import SubscriptionNotFoundError
 from gapless_sim.oracles.delivery import I10Start
 from gapless_sim.world.consumer import Row
-from unit.gapless_sim.oracles.model_fixture import EARLIEST, TOKEN, ModelFixture, violates
+from unit.gapless_sim.oracles.model_fixture import EARLIEST, NODE, SHB, TOKEN, ModelFixture, violates
 
 
 @pytest.mark.parametrize("lapsed", [False, True])
@@ -89,6 +90,24 @@ def test_i10_who_asked_first_and_comes_late_resumes_where_another_one_has_acknow
     fixture.attached(late, p=10)
     with violates("I10"):
         fixture.attached(late, p=20)
+
+
+@pytest.mark.parametrize("shown", [b"former", b"now"])
+def test_i10_what_a_disk_had_that_is_gone_may_be_served_elsewhere_to_whoever_shows_its_token(shown: bytes) -> None:
+    """Knowledge 2496, as roaming: the home is away, and the application shows the older one of its tokens."""
+    fixture = ModelFixture(I10Start)
+    fixture.opens()
+    row = fixture.row()
+    fixture.observe.sent(NODE, 0, Subscribed(0, 2, 1, b"former", created=True, positions=[]))
+    fixture.observe.wiped(fixture.world.brokers[NODE])
+    fixture.attach(row, 1, p=5)
+    answer = Subscribed(9, 3, 1, shown, created=False, positions=[], home=SHB, home_sid=2)
+    fixture.observe.sent("elsewhere", 9, answer)
+    reader = fixture.subscribe(row)
+    reader.core.seal = shown
+
+    with violates("I10") if shown == b"now" else nullcontext():
+        fixture.observe.attached(reader, Attached(2, 1, created=False), fixture.positions(p=5))
 
 
 def changed(fixture: ModelFixture, former: Row, **fields: Any) -> Row:
