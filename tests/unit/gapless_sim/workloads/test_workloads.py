@@ -31,7 +31,7 @@ SOMETIMES = {
 
 RUNS: dict[str, dict[str, Sequence[int]]] = {
     "ranges": {"local": (1, 2, 4, 8), "hostile": (3,)},
-    "roaming": {"knowledge": (10, 21, 22, 23, 58)},
+    "roaming": {"knowledge": (10, 12, 22, 23, 58)},
     "transforms": {"local": (2, 4, 5), "hostile": (3, 20)},
     "committing": {"local": (0, 1, 4, 6, 16, 21, 28)},
     "transactions": {"local": (2, 4), "hostile": (1, 4)},
