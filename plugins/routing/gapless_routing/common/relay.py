@@ -623,6 +623,7 @@ class Relay:
         while cache.event_count and _memory(cache) > self._share:
             ticks = cache.take(cache.base, cache.known_upto).ticks
             self._directions.make_room(pubend, ticks[len(ticks) // 4])
+            assert cache.event_count < len(ticks), f"{cache.pubend}: no room was made"
         if cache.run_count > RUNS_MAX:
             runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is not Kind.UNKNOWN]
             self._directions.make_room(pubend, runs[len(runs) // 2].hi)

@@ -23,8 +23,8 @@ from gapless.core.network.facts import BrokerId, Real
 from gapless.core.network.frames import Private, portions
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import IntervalSet, Ranges
-from gapless.core.stream.knowledge import Kind, Knowledge
-from gapless.core.stream.stamps import RAW, Stamp, meet, restrict
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.stamps import RAW, Stamp, restrict
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_routing.common.relay import RUNS_MAX, Relay, RelayedPubend
 from gapless_routing.common.router_state import RouterState
@@ -274,7 +274,8 @@ class Copies:
     ) -> None:
         """Lets go of events in (begin, upto]: of those that are safe, or of all (`safe` is None)."""
         groups = self._groups(pubend)
-        for lo, hi, stamp in self._stretches(pubend, upto):
+        pubend.cache.forget_lost_events(upto)
+        for lo, hi, stamp in pubend.cache.stretches(upto):
             data = pubend.cache.take(max(lo, begin), hi)
             if not data and safe is not None:
                 continue
@@ -293,19 +294,6 @@ class Copies:
                 self._forget(pubend, max(lo, begin), hi, kept_data)
             else:
                 pubend.cache.let_go(max(lo, begin), hi, kept_data, left, lo)
-
-    def _stretches(self, pubend: CopiedPubend, upto: Tick) -> list[tuple[Tick, Tick, Stamp]]:
-        """The stretches up to a tick of which all is known, each with the highest stamp that is true for all of it."""
-        found: list[tuple[Tick, Tick, Stamp]] = []
-        for run in pubend.cache.runs(pubend.cache.base, upto):
-            if run.kind is not Kind.SILENCE:
-                continue
-            if found and found[-1][1] == run.lo:
-                lo, _, stamp = found.pop()
-                found.append((lo, run.hi, meet(stamp, run.stamp)))
-            else:
-                found.append((run.lo, run.hi, run.stamp))
-        return found
 
     def _wanted(self, pubend: CopiedPubend, group: BrokerId, stamp: Stamp, data: EventBatch) -> int:
         """Which events those want who are known under a broker; all, where its table is not good enough for that."""

@@ -323,6 +323,17 @@ class KnowledgeStream:
             at = stop
         yield from self._outside(at, hi)
 
+    def stretches(self, upto: Tick) -> list[tuple[Tick, Tick, Stamp]]:
+        """The stretches up to a tick of which all is known, each with the highest stamp that is true for all of it."""
+        found: list[tuple[Tick, Tick, Stamp]] = []
+        for start, stop, stamp in self._runs.overlapping(self._base, upto):
+            if found and found[-1][1] == start:
+                lo, _, before = found.pop()
+                found.append((lo, stop, meet(before, stamp)))
+            else:
+                found.append((start, stop, stamp))
+        return found
+
     def highest_silence_below(self, version: int, shb: ShbId) -> Tick:
         """Returns the highest tick that is held as silence under a stamp with stamp[shb] < version, or 0.
 
@@ -413,6 +424,13 @@ class KnowledgeStream:
         ends = (ranges[-1][1] for ranges in (self._gone.ranges, self._damaged.ranges) if ranges)
         self._upto = max(self._base, last[1] if last is not None else 0, *ends)
         assert self._upto >= self._base, "what was dropped is decided, whatever is forgotten above it"
+
+    def forget_lost_events(self, upto: Tick) -> None:
+        """Forgets what was stated up to a tick to be lost but for events, which somebody had kept."""
+        lost = [(run.lo, run.hi) for run in self.runs(self._base, upto) if run.kind is Kind.LOST]
+        for lo, hi in lost:
+            if self._events.count(lo, hi):
+                self.forget(lo, hi)
 
     def let_go(self, lo: Tick, hi: Tick, kept: EventBatch, stamp: Stamp, silent_from: Tick) -> None:
         """Lets go of the events in (lo, hi], but for `kept`; all of (silent_from, hi] is silence under `stamp` then.

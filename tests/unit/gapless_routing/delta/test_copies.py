@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from msgspec import msgpack
+from msgspec.structs import replace
 
-from gapless.core.network.facts import AskPubend, Want
+from gapless.core.network.facts import AskPubend, Know, Want
 from gapless.core.network.frames import Private
 from gapless.core.stream.knowledge import Knowledge
 from gapless_routing.delta.copies import REPORT, Report, Reports
 from unit.gapless_routing.delta.net import HUB, DeltaNet, chain, settled
-from unit.gapless_routing.knowledge.net import SECOND, P, delivered, full, private, want
+from unit.gapless_routing.knowledge.net import SECOND, P, delivered, full, knowledge, private, want
 
 LONG = chain("p", "i", "j", "k", "s")
 WINDOW = 10 * SECOND
@@ -111,6 +112,27 @@ def test_what_an_answer_brings_back_is_let_go_of_again() -> None:
     assert list(answer.data.ticks) == kept(net)["k"] == kept(net)["p"] == [11, 12, 13, 14]
     net.pass_time(LOOK)
     assert kept(net) == {name: [] for name in LONG.nodes}
+
+
+def test_an_answer_where_all_else_is_lost_is_let_go_of_for_want_of_room_or_after_its_time() -> None:
+    """Delta 1247221: it was in no stretch of silence, so room was to be made of it for ever."""
+    net = settled(LONG, cache_bytes=20_000)
+    lost = 1_000
+    net.tell("s", want(10, lost, {"s@disk": 1}, "s@disk"))
+    brought = replace(knowledge(10, lost, *["a"] * 9, reply=True), lost=lost)
+    net.tell("p", Know(brought, 1))
+    assert kept(net)["j"] == list(range(11, 20))
+    net.say(lost, lost + 10, "a")
+
+    net.pass_time(WINDOW + LOOK)
+    assert kept(net) == {name: [] for name in LONG.nodes}
+
+    net.tell("s", want(10, lost, {"s@disk": 1}, "s@disk"))
+    net.tell("p", Know(brought, 2))
+    for number in range(101, 140):
+        net.say(10 * number, 10 * number + 10, *["a"] * 9)
+    assert min(kept(net)["j"]) > lost
+    assert net.pubend("j").evicted > lost
 
 
 def test_a_broker_that_came_back_empty_has_no_copy_whatever_it_reported_before() -> None:

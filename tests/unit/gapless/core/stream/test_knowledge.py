@@ -600,3 +600,22 @@ def test_nothing_is_let_go_of_as_silence_that_was_not_known(lo: int, hi: int, st
     held.accumulate(Knowledge("p@1", 0, 10, batch(3), stamp={"a": 2}))
     with pytest.raises(AssertionError):
         held.let_go(lo, hi, batch(), stamp, silent_from)
+
+
+def test_stretches_are_as_long_as_all_is_known_under_what_is_true_for_all_of_it() -> None:
+    held = stream(
+        say(0, 4, 3, stamp={"a": 2}), say(4, 8, stamp={"a": 1, "b": 5}), say(10, 12, 11), say(13, 15, 14, lost=15)
+    )
+
+    assert held.stretches(11) == [(0, 8, {"a": 1}), (10, 11, RAW)]
+
+
+def test_events_where_all_else_is_lost_can_be_forgotten() -> None:
+    held = stream(
+        say(0, 4, 3, lost=4), say(4, 6, lost=6), say(8, 10, lost=10), say(12, 14, 13), say(15, 17, 16, lost=17)
+    )
+    held.forget_lost_events(16)
+
+    assert held.unknown(0, 17, RAW) == ((0, 8), (10, 12), (14, 16))
+    assert list(held.take(0, 17).ticks) == [13]
+    assert held.lost_in(0, 17, RAW) == ((8, 10), (16, 17))
