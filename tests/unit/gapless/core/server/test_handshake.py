@@ -366,6 +366,19 @@ def test_other_credentials_renew_nothing(broker: Any, credentials: bytes) -> Non
     assert broker.sessions.count == 0
 
 
+def test_a_client_in_other_groups_renews_nothing(broker: Any) -> None:
+    """A session keeps the groups that it began with, so a client that has lost one has to begin anew."""
+    broker.guard.groups = frozenset({"billing", "shop"})
+    client = broker.link()
+    client.say(hello(credentials=b"ada"))
+    broker.guard.groups = frozenset({"shop"})
+
+    [failed] = client.say(Renew(7, "", b"ada"))
+
+    assert (failed.request, failed.code) == (7, Code.UNAUTHORIZED)
+    assert "something else of the client" in failed.reason
+
+
 def test_nobody_renews_where_the_answer_would_have_to_wait(broker: Any) -> None:
     """Else whoever is in could guess the credentials of others, and hear at once which of them are right."""
     broker.guard.until = WALL + 30_000
