@@ -94,7 +94,8 @@ class WebSocketTransport:
                 await link.run(handler)
 
         try:
-            server = await serve(welcome, host, port, **self._settings)
+            # A browser names the page that dials. No page may: whoever visits it could then be anybody's way in.
+            server = await serve(welcome, host, port, origins=[None], **self._settings)
         except OSError as error:
             raise ConfigurationError(f"cannot listen on {address}: {error.strerror or error}") from error
         return WebSocketListener(render(host, server.sockets[0].getsockname()[1]), server)

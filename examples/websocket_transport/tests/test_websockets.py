@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gapless_websocket_transport.link import FRAGMENT_BYTES
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gapless import plugins
 from gapless.errors import ConfigurationError
@@ -75,3 +75,33 @@ async def test_a_message_that_is_no_frame_ends_the_link(message: str | bytes | l
 
     assert [said in reason for reason in keepers[0].broken] == [True]
     assert keepers[0].received == []
+
+
+@pytest.mark.asyncio
+async def test_no_page_in_a_browser_gets_a_link() -> None:
+    transport = plugins.load("transport", "ws")(options={})
+    accepted: list[Keeper] = []
+
+    def accept(link: Link) -> Keeper:
+        accepted.append(Keeper(link))
+        return accepted[-1]
+
+    listener = await transport.listen("127.0.0.1:0", accept)
+    for origin in (f"http://{listener.address}", "https://elsewhere.example", "null"):
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(f"ws://{listener.address}/", proxy=None, origin=origin)
+
+    assert accepted == []
+    async with connect(f"ws://{listener.address}/", proxy=None):
+        assert len(accepted) == 1
+    await listener.close()
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_compressed() -> None:
+    transport = plugins.load("transport", "ws")(options={})
+    listener = await transport.listen("127.0.0.1:0", Keeper)
+
+    async with connect(f"ws://{listener.address}/", proxy=None, compression="deflate") as connection:
+        assert connection.protocol.extensions == []
+    await listener.close()

@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gapless import descriptors
 from gapless.core.server import SessionLimits
+from gapless.core.wire.messages.session import FRAME_BYTES_MAX
 from gapless.errors import ConfigurationError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
 from gapless.node.network import NodeMembership, join
@@ -121,7 +122,7 @@ class LimitsSection(Section):
     publishers: int = Field(default=4096, ge=1)
     """Of one session."""
     max_event_bytes: int = Field(default=MEBIBYTE, ge=1, le=16 * MEBIBYTE)
-    max_frame_bytes: int = Field(default=4 * MEBIBYTE, ge=8192, le=64 * MEBIBYTE)
+    max_frame_bytes: int = Field(default=4 * MEBIBYTE, ge=8192, le=FRAME_BYTES_MAX)
     window_batches: int = Field(default=64, ge=1, le=64)
     window_bytes: int = Field(default=8 * MEBIBYTE, ge=1)
     selector_characters: int = Field(default=SelectorLimits().characters, ge=1, le=CHARACTERS_MAX)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,25 @@ def test_only_tls_13_is_spoken(certificates: Mapping[str, Path]) -> None:
     dialing = dialing_context(None, None, None)
 
     assert listening.minimum_version == dialing.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+def test_no_session_can_be_resumed(certificates: Mapping[str, Path]) -> None:
+    """Whoever comes back is judged anew: by the authorities of then, and by his certificate."""
+    listening = listening_context(certificates["certificate"], certificates["key"], None)
+    dialing = dialing_context(certificates["ca"], None, None)
+    to_listener, to_dialer = ssl.MemoryBIO(), ssl.MemoryBIO()
+    listener = listening.wrap_bio(to_listener, to_dialer, server_side=True)
+    dialer = dialing.wrap_bio(to_dialer, to_listener, server_hostname="broker.example")
+
+    for shake in (dialer.do_handshake, listener.do_handshake, dialer.do_handshake, listener.do_handshake):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            shake()
+    listener.write(b"tickets would come before this")
+
+    assert dialer.read() == b"tickets would come before this"
+    assert dialer.session is not None
+    assert not dialer.session.has_ticket
+    assert listening.num_tickets == 0
 
 
 def test_a_dialer_always_checks_certificate_and_name(certificates: Mapping[str, Path]) -> None:

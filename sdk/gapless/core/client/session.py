@@ -63,6 +63,7 @@ from gapless.core.wire.messages import (
     Waiting,
     Welcome,
 )
+from gapless.core.wire.messages.session import FRAME_BYTES_MAX
 from gapless.core.wire.numbering import FramesLostError, Received, is_unnumbered
 from gapless.errors import AuthenticationError, GaplessError, PublishUncertainError, RemoteProtocolError
 
@@ -412,7 +413,7 @@ class SessionCore:
             self._outbox.send_last(proof)
 
     def _welcomed(self, welcome: Welcome) -> None:
-        if not welcome.session or welcome.protocol != PROTOCOL or welcome.heartbeat_ms < 1:
+        if not _makes_sense(welcome):
             raise RemoteProtocolError("the broker's Welcome makes no sense")
         self._proving.check_welcome()
         if self.network and welcome.network != self.network:
@@ -534,3 +535,16 @@ class SessionCore:
             self._hang_up("the credentials did not come in time")
         else:
             self._hang_up("the broker did not answer in time")
+
+
+def _makes_sense(welcome: Welcome) -> bool:
+    """Whether a broker may say this. What it says is believed from then on, so its limits have limits."""
+    least = min(
+        welcome.session,
+        welcome.heartbeat_ms,
+        welcome.max_event_bytes,
+        welcome.max_frame_bytes,
+        welcome.window_batches,
+        welcome.window_bytes,
+    )
+    return welcome.protocol == PROTOCOL and least > 0 and welcome.max_frame_bytes <= FRAME_BYTES_MAX

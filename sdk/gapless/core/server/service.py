@@ -586,8 +586,8 @@ class Sessions:
             judged = None if authentication is None else authentication.answer(message.credentials)
         except Exception as error:  # noqa: BLE001 - an authenticator is foreign code, and nothing has changed yet
             self._complain(connection, f"the broker failed to judge its new credentials: {type(error).__name__}", now)
-        if isinstance(judged, Later):
-            judged = judged.then
+        if isinstance(judged, Later):  # nobody waits here, and no guess is to be told sooner than at the door
+            judged = Refusal("the answer would have to wait")
         if isinstance(judged, Admission) and judged.principal == client.principal:
             expires_ms = self._set_expiry(connection, judged.until, now, wall)
             self.tell(client.number, Renewed(message.request, expires_ms))

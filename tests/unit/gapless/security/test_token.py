@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -99,6 +100,11 @@ def test_another_claim_may_name_the_principal(tmp_path: Path) -> None:
     assert isinstance(broker.judge(signed()), Refusal)
 
 
+def deep() -> str:
+    """A part of a token whose brackets use up the stack of whoever counts on few."""
+    return base64.urlsafe_b64encode(b"[" * 900 + b"]" * 900).decode()
+
+
 BAD: dict[str, Callable[[], str | bytes]] = {
     "nothing": lambda: "",
     "a letter": lambda: "x",
@@ -110,6 +116,9 @@ BAD: dict[str, Callable[[], str | bytes]] = {
     "not yet": lambda: signed(without(nbf=NOW + 61)),
     "made later": lambda: signed(without(iat=NOW + 61)),
     "expires at a truth": lambda: signed(without(exp=True)),
+    "has expired by a fraction": lambda: signed(without(exp=NOW - 61.5)),
+    "expires at no number": lambda: signed(without(exp=float("nan"))),
+    "expires at a text": lambda: signed(without(exp=str(NOW + 60))),
     "expires beyond any clock": lambda: signed(without(exp=1e300)),
     "no issuer": lambda: signed(without("iss")),
     "another issuer": lambda: signed(without(iss="https://evil")),
@@ -130,6 +139,7 @@ BAD: dict[str, Callable[[], str | bytes]] = {
     "cut off": lambda: signed()[:-4],
     "one letter more": lambda: signed() + "A",
     "more points": lambda: signed().replace(".", ".."),
+    "lists in lists": lambda: f"{deep()}.{deep()}.x",
 }
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gapless.core.wire.messages.base import ClientMessage, Code, Number, ServerMessage
+
+FRAME_BYTES_MAX: Final = 64 << 20
+"""No broker may be set to longer frames, so a client believes none that says so."""
 
 
 class Hello(ClientMessage, frozen=True, tag=1):

@@ -268,8 +268,24 @@ def test_garbage_from_the_broker_ends_the_link_and_nothing_else(garbage: bytes) 
         m.Welcome(m.PROTOCOL + 1, 2, "net", "x", True, 1000, 1, 1, 1, 1),
         m.Welcome(m.PROTOCOL, 0, "net", "x", True, 1000, 1, 1, 1, 1),
         m.Welcome(m.PROTOCOL, 3, "net", "x", True, 0, 1, 1, 1, 1),
+        m.Welcome(m.PROTOCOL, 3, "net", "x", True, 1000, 0, 1, 1, 1),
+        m.Welcome(m.PROTOCOL, 3, "net", "x", True, 1000, 1, 0, 1, 1),
+        m.Welcome(m.PROTOCOL, 3, "net", "x", True, 1000, 1, (64 << 20) + 1, 1, 1),
+        m.Welcome(m.PROTOCOL, 3, "net", "x", True, 1000, 1, 1, 0, 1),
+        m.Welcome(m.PROTOCOL, 3, "net", "x", True, 1000, 1, 1, 1, -1),
     ],
-    ids=["Alive", "Closing", "other protocol", "no session", "no heartbeat"],
+    ids=[
+        "Alive",
+        "Closing",
+        "other protocol",
+        "no session",
+        "no heartbeat",
+        "no event",
+        "no frame",
+        "frames without end",
+        "no batch",
+        "no window",
+    ],
 )
 def test_a_greeting_that_makes_no_sense_ends_the_link(message: m.ServerMessage) -> None:
     world = World()

@@ -32,6 +32,8 @@ class Guard:
         self.asked: list[tuple[str, bytes, str]] = []
         self.until: int | None = None
         """When what it says is over."""
+        self.groups: frozenset[str] = frozenset()
+        """Those of everybody."""
         self.wait = 0
         """How long a client has to wait for what it says, in nanoseconds."""
 
@@ -67,7 +69,8 @@ class Asked:
         if credentials == b"bad":
             judged = Refusal("it says bad")
         elif credentials != b"more":
-            judged = Admission(Principal(credentials.decode() or "anonymous"), self._guard.until)
+            principal = Principal(credentials.decode() or "anonymous", self._guard.groups)
+            judged = Admission(principal, self._guard.until)
         return Later(self._guard.wait, judged) if self._guard.wait else judged
 
 

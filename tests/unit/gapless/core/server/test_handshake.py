@@ -12,6 +12,7 @@ from gapless.core.client import OPEN_LINK, ClientCore, NoCredentials
 from gapless.core.client.link.attempts import Attempts
 from gapless.core.client.link.effects import AskCredentials, OpenLink, SendFrames
 from gapless.core.server import HELLO_BYTES_MAX, SessionLimits
+from gapless.core.server.handshake import NOT_VALID
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
     PROTOCOL,
@@ -26,6 +27,7 @@ from gapless.core.wire.messages import (
     Publish,
     Renew,
     Renewed,
+    RequestFailed,
     Waiting,
     Welcome,
 )
@@ -362,6 +364,31 @@ def test_other_credentials_renew_nothing(broker: Any, credentials: bytes) -> Non
         client.say(Heartbeat())
         broker.wait(1)
     assert broker.sessions.count == 0
+
+
+def test_a_client_in_other_groups_renews_nothing(broker: Any) -> None:
+    """A session keeps the groups that it began with, so a client that has lost one has to begin anew."""
+    broker.guard.groups = frozenset({"billing", "shop"})
+    client = broker.link()
+    client.say(hello(credentials=b"ada"))
+    broker.guard.groups = frozenset({"shop"})
+
+    [failed] = client.say(Renew(7, "", b"ada"))
+
+    assert (failed.request, failed.code) == (7, Code.UNAUTHORIZED)
+    assert "something else of the client" in failed.reason
+
+
+def test_nobody_renews_where_the_answer_would_have_to_wait(broker: Any) -> None:
+    """Else whoever is in could guess the credentials of others, and hear at once which of them are right."""
+    broker.guard.until = WALL + 30_000
+    client = broker.link()
+    client.say(hello(credentials=b"ada"))
+    broker.guard.wait = SECOND
+
+    answers = [client.say(Renew(7, "", credentials)) for credentials in (b"ada", b"bob", b"bad")]
+
+    assert answers == [[RequestFailed(7, Code.UNAUTHORIZED, NOT_VALID)]] * 3
 
 
 def test_credentials_that_have_expired_let_nobody_in(broker: Any) -> None:
