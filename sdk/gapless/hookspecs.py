@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gapless.core.network.facts import NetworkMap
     from gapless.core.network.seam import Router
     from gapless.core.ports import AuthContext, ReleasePolicy, Role, RoleContext
-    from gapless.spi import Authenticator, Create, LogPlugin, LogVolume, Transport, VolumeIdentity
+    from gapless.spi import Authenticator, Authorizer, Create, LogPlugin, LogVolume, Transport, VolumeIdentity
 
 hookspec = pluggy.HookspecMarker("gapless")
 
@@ -56,6 +56,11 @@ def open_auth(options: Mapping[str, Any], context: AuthContext) -> Authenticator
 
     It is called for each recovery of the node; and once before its volume is open, with no rows, to check `options`.
     """
+
+
+@hookspec(firstresult=True)
+def open_acl(options: Mapping[str, Any]) -> Authorizer:
+    """Return an authorizer with these options, all of them checked: pure, and asked about every request."""
 
 
 @hookspec(firstresult=True)

@@ -24,6 +24,7 @@ KINDS = {
     "routing": "open_routing",
     "role": "open_role",
     "auth": "open_auth",
+    "acl": "open_acl",
     "release": "open_release",
     "log": "open_log",
 }

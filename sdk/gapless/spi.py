@@ -2,8 +2,8 @@
 
 A plugin is loaded by kind and name (`gapless.plugins`); its hook is a factory that is called once, at
 start-up. What the factory returns is called directly. The routing seam is `gapless.core.network.seam`;
-those of roles and of release policies are in `gapless.core.ports`: they are made of pure cores. Authenticators are
-defined there, too, beside `Authorizer`; their plugins import them from here.
+those of roles and of release policies are in `gapless.core.ports`: they are made of pure cores. Authenticators and
+authorizers are defined there, too; their plugins import them from here.
 
 A storage has plain blocking calls and no coroutine: the node alone decides what runs in which thread,
 and the simulator runs the same calls as a conversation.
@@ -17,18 +17,31 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from gapless.core.alarms import Alarm
-from gapless.core.ports import AuthContext, Authentication, Authenticator, LogAnswer, LogQuestion
+from gapless.core.ports import (
+    Action,
+    AuthContext,
+    Authentication,
+    Authenticator,
+    Authorizer,
+    Durable,
+    LogAnswer,
+    LogQuestion,
+    Resource,
+)
 from gapless.core.principals import Admission, Certificate, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
 
 __all__ = [
+    "Action",
     "Admission",
     "AuthContext",
     "Authentication",
     "Authenticator",
+    "Authorizer",
     "Certificate",
     "Create",
+    "Durable",
     "GivenUp",
     "Judgement",
     "Later",
@@ -42,6 +55,7 @@ __all__ = [
     "PeerInfo",
     "Principal",
     "Refusal",
+    "Resource",
     "StorageCapabilities",
     "Table",
     "TellsTroubles",

@@ -27,6 +27,7 @@ from gapless.core.network.facts import (
 )
 from gapless.core.outbox import Outbox
 from gapless.core.ports import (
+    Action,
     Appended,
     ClientSession,
     Handler,
@@ -103,6 +104,7 @@ class PublisherHostingBroker:
         self.name = context.role
         self.settings = settings
         self._tables = Tables(context.role)
+        self._authorizer = context.authorizer
         self._outbox = Outbox()
         self._full = False
         self._alarms: dict[AlarmCode, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
@@ -347,8 +349,16 @@ class PublisherHostingBroker:
         )
 
     def _on_list(self, session: ClientSession, request: ListPubends, _now: int, _wall: int) -> None:
-        listing = [pubend.listing() for pubend in self._pubends.values()]
-        self._outbox.emit(Tell(session.number, PubendList(request.request, listing)))
+        shown = [pubend for pubend in self._pubends.values() if self._may_see(session, pubend)]
+        hidden = len(self._pubends) - len(shown)
+        listing = PubendList(request.request, [pubend.listing() for pubend in shown], hidden=hidden)
+        self._outbox.emit(Tell(session.number, listing))
+
+    def _may_see(self, session: ClientSession, pubend: Pubend) -> bool:
+        """Whether a client may know of a pubend: of one of its patterns."""
+        authorizer, who = self._authorizer, session.principal
+        named = (f"topic {pattern}" for pattern in pubend.row.topics)
+        return not authorizer.asks or any(not authorizer.refusal(who, Action.OBSERVE, each) for each in named)
 
     def _watch_clock(self) -> None:
         """Emits an alarm once when the wall clock becomes untrustworthy, and once when that is over (C01)."""

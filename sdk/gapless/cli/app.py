@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import gapless
 from gapless.cli import (
+    acl,
     broker,
     doctor,
     extending,
@@ -96,6 +97,7 @@ app.command("doctor")(doctor.doctor)
 app.command("scrub")(scrub.scrub)
 app.command("repair")(scrub.repair)
 app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback

@@ -77,13 +77,16 @@ def show(
     as_json: bool,
     empty: str,
 ) -> None:
-    """Prints what was found, and then whose part is missing; ends the command with 1 if somebody's is."""
+    """Prints what was found, how much is hidden, and whose part is missing; with that the command ends with 1."""
     rows = [fields(info) for info in found]
     if as_json:
-        print_json([*rows, *map(missing_json, found.missing)])
+        hidden = [{"hidden": found.hidden}] if found.hidden else []
+        print_json([*rows, *hidden, *map(missing_json, found.missing)])
     else:
-        if rows or not found.missing:
+        if rows or not (found.missing or found.hidden):
             print_listing(rows, columns, as_json=False, empty=empty)
+        if found.hidden:
+            print(f"{found.hidden} more are not shown: the rules of the broker do not let you know of them")
         print_missing(found.missing)
     if found.missing:
         raise typer.Exit(1)

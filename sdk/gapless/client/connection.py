@@ -206,14 +206,18 @@ class Connection(RangeCalls, UserCalls):
         return session
 
     async def subscriptions(self) -> Listing[SubscriptionInfo]:
-        """Returns all durable subscriptions of the network: a list, whose `missing` names nodes that did not answer."""
+        """Returns all durable subscriptions of the network: a list, whose `missing` names nodes that did not answer.
+
+        Those that the rules do not let this client know of are left out, and counted in its `hidden`.
+        """
         found = await self._driver.ask(self._driver.core.list_subscriptions)
-        return Listing((subscription_info(row, self.network) for row in found.rows), missing_answers(found.missing))
+        rows = (subscription_info(row, self.network) for row in found.rows)
+        return Listing(rows, missing_answers(found.missing), found.hidden)
 
     async def pubends(self) -> Listing[PubendInfo]:
-        """Returns all pubends of the network: a list, whose `missing` names nodes that did not answer."""
+        """Returns all pubends of the network: a list, with `missing` and `hidden` as of `subscriptions`."""
         found = await self._driver.ask(self._driver.core.list_pubends)
-        return Listing(map(pubend_info, found.rows), missing_answers(found.missing))
+        return Listing(map(pubend_info, found.rows), missing_answers(found.missing), found.hidden)
 
     async def status(self, node: str = "") -> BrokerStatus:
         """Returns the figures and the alarms of a node of the network; "" is the broker of this connection.

@@ -29,10 +29,12 @@ class MissingAnswer:
 class Listing(list[T]):
     """What all nodes of a network have listed: a list, which also says whose part is missing."""
 
-    def __init__(self, rows: Iterable[T] = (), missing: Iterable[MissingAnswer] = ()) -> None:
+    def __init__(self, rows: Iterable[T] = (), missing: Iterable[MissingAnswer] = (), hidden: int = 0) -> None:
         super().__init__(rows)
         self.missing: tuple[MissingAnswer, ...] = tuple(missing)
         """The nodes whose rows are not in the list; empty if the list is complete."""
+        self.hidden = hidden
+        """How many rows are not in the list because the broker's rules do not let this client know of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,11 @@ class AlarmCode(Enum):
         "As many connections are there as this broker takes; further ones are told to come again.",
         "Close what is not used, raise the limit of open files (`ulimit -n`) or `limits.connections`, or add a broker.",
     )
+    RULES_DOUBTFUL = (
+        "rules_doubtful",
+        "A rule about who may do what is for nobody, or may say something else than was meant; it counts as it is.",
+        "Look at that rule, and correct it or leave it out; then restart the broker.",
+    )
     DESCRIPTORS_EXHAUSTED = (
         "descriptors_exhausted",
         "The process may open no more files; the volume was opened anew, and nothing acknowledged was lost.",
@@ -198,6 +203,7 @@ _LASTING: Final = frozenset(
         AlarmCode.NODE_UNREACHABLE,
         AlarmCode.MAPS_DIFFER,
         AlarmCode.CONNECTIONS_FULL,
+        AlarmCode.RULES_DOUBTFUL,
         AlarmCode.CERTIFICATE_UNUSABLE,
         AlarmCode.CERTIFICATE_EXPIRES,
         AlarmCode.DISK_LOW,

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -681,23 +681,42 @@ class Action(str, Enum):
     PUBLISH = "publish"
     """The resource is a topic."""
     SUBSCRIBE = "subscribe"
-    """The resource is a pattern of topics."""
-    UNSUBSCRIBE = "unsubscribe"
-    """The resource is the id of another client, whose durable subscription is removed."""
-    LIST = "list"
-    """The resource is "subscriptions", "pubends" or "status"."""
-    RETIRE = "retire"
-    """The resource is the name of an SHB."""
+    """The resource is a pattern of topics: allowed is only what may match nothing that is not allowed."""
+    CONSUME = "consume"
+    """The resource is a durable subscription. A client id is whatever a client says: so this alone keeps others off."""
+    MANAGE = "manage"
+    """The resource is the durable subscription of another client, "users", or "shb" and the name of an SHB."""
+    OBSERVE = "observe"
+    """The resource is a listing ("subscriptions", "pubends", "status"); or what stands in one: a durable subscription,
+    or, of a pubend, "topic" and one of its patterns."""
+
+
+class Durable(NamedTuple):
+    """A durable subscription, as it is named to whoever decides about it."""
+
+    client_id: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name!r} of client {self.client_id!r}"
+
+
+Resource: TypeAlias = str | Durable
+"""What an action is about."""
 
 
 class Authorizer(Protocol):
-    """Decides who may do what. It is pure and quick: asked once per request, and once per batch for each topic."""
+    """Decides who may do what. It is pure and quick: asked once per request, and once per batch for each topic.
+
+    The same question has the same answer as long as the node runs, so that nobody has to ask twice. Of any text, also
+    of one that is no topic, it says something, and raises nothing. `gapless_testing.acl` is the suite that proves one.
+    """
 
     asks: bool
     """Whether it has to be asked at all; False if everybody may do everything."""
 
-    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
-        """Returns why the action is refused, for people; "" if it is allowed."""
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
+        """Returns why the action is refused, for the principal; "" if it is allowed."""
 
 
 class AllowAll:
@@ -705,7 +724,7 @@ class AllowAll:
 
     asks = False
 
-    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
         """Refuses nothing."""
         return ""
 

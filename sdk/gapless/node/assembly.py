@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gapless import plugins
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import NetworkMap, NetworkNode, RanTwice
 from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.incarnations import DRAWN_BITS, new_incarnation
@@ -22,14 +24,15 @@ from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
-from gapless.core.server.reception import Reception
+from gapless.core.server.authority import Authority
+from gapless.core.server.reception import Reception, WithinProcess
 from gapless.core.server.users import USERS, Users, row_of
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.node.links import LinksShell, NodeLinks
 from gapless.node.machine import ROUTER_TABLE, STATUS_PART_BYTES, Machine, Shell
 from gapless.node.network import TRANSPORT
 from gapless.node.recovery import VolumeReader
-from gapless.security.anonymous import Anonymous
+from gapless.security.rules import Rules, strangers
 from gapless.spi import Create, VolumeIdentity
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 
 
 SCRAM = "scram"
+RULES = "rules"
+ALLOW_ALL = "allow-all"
+"""The authorizers that count where the configuration names none."""
 USERS_OF_A_NETWORK = (
     "the users of a volume are known to its node alone, and the clients of a network come to all of its nodes: write"
     ' users = "FILE", a file that every node has (`gapless user add NAME --file FILE` makes it)'
@@ -53,7 +59,9 @@ class Loaded:
     config: NodeConfig
     open_auth: Mapping[str, Any]
     """By the names of the authenticators, in their order."""
-    authorizer: Authorizer
+    authorizer: Authority
+    doubts: tuple[str, ...]
+    """What is to be looked at in the rules about who may do what."""
     listeners: tuple[tuple[ListenSection, Transport], ...]
     open_storage: Any
     open_routing: Any
@@ -94,6 +102,7 @@ def load_plugins(config: NodeConfig) -> Loaded:
         listeners.append((listen, transport))
     with said_of(config, "storage"):
         open_storage = plugins.load("storage", config.storage.plugin)
+    authorizer = open_authorizer(config)
     with said_of(config, "routing"):
         open_routing = plugins.load("routing", config.routing.plugin)
     with said_of(config, "node.roles"):
@@ -103,7 +112,8 @@ def load_plugins(config: NodeConfig) -> Loaded:
     return Loaded(
         config,
         open_auth,
-        AllowAll(),
+        Authority(authorizer),
+        doubts_about(config, authorizer),
         tuple(listeners),
         open_storage,
         open_routing,
@@ -137,6 +147,38 @@ def _roaming(config: NodeConfig) -> Roaming | None:
         return None
     network = config.membership.network
     return Roaming(tuple(network.map().with_role("shb")), network.secret)
+
+
+def open_authorizer(config: NodeConfig) -> Authorizer:
+    """Who decides who may do what at this node. Raises ConfigurationError when something is wrong with the rules."""
+    acl, rules = config.acl, {kind: value for kind, value in (("allow", config.allow), ("deny", config.deny)) if value}
+    options = acl.options
+    if not (acl.plugin or rules or options):
+        return AllowAll()
+    plugin = acl.plugin or (RULES if rules or "file" in options else ALLOW_ALL)
+    with said_of(config, "acl"):
+        if rules and plugin != RULES:
+            raise ConfigurationError(f"plugin: {plugin!r} does not look at the [[{next(iter(rules))}]] that are here")
+        open_acl = plugins.load("acl", plugin)
+        if plugin == RULES and isinstance(options.get("file"), str):
+            options["file"] = str(Path(config.source).parent / options["file"])
+        if plugin != RULES:
+            authorizer: Authorizer = open_acl(options=options)
+            return authorizer
+    try:  # what is wrong with rules says itself where they stand
+        found: Authorizer = open_acl(options={**options, **rules, "source": config.source})
+    except ConfigurationError as error:
+        if str(error).startswith(tuple({config.source or "configuration", str(options.get("file"))})):
+            raise
+        raise type(error)(f"{config.source or 'configuration'}: acl: {error}") from error
+    return found
+
+
+def doubts_about(config: NodeConfig, authorizer: Authorizer) -> tuple[str, ...]:
+    """What is to be looked at in the rules: it is no mistake for sure, and rules that are for nobody."""
+    if not isinstance(authorizer, Rules):
+        return ()
+    return (*authorizer.warnings, *strangers(authorizer.rules, [section.plugin for section in config.auth]))
 
 
 @contextmanager
@@ -333,7 +375,7 @@ def make_receptions(
         Reception(_taken(listen, authenticators).values(), is_local=transport.is_loopback(listen.address))
         for listen, transport in loaded.listeners
     ]
-    return [*receptions, Reception([Anonymous()], is_local=True)]
+    return [*receptions, WithinProcess()]
 
 
 def secret_of(loaded: Loaded, identity: NodeIdentity) -> bytes:
@@ -371,7 +413,9 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
         broker,
         config.limits.of_sessions,
         make_receptions(loaded, rows, secret_of(loaded, identity), shell.clock),
-        Users(rows, users_elsewhere(config), min(STATUS_PART_BYTES, config.limits.max_frame_bytes // 2)),
+        Users(
+            rows, users_elsewhere(config), min(STATUS_PART_BYTES, config.limits.max_frame_bytes // 2), loaded.authorizer
+        ),
         loaded.authorizer,
         router,
         roles,
@@ -381,6 +425,8 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
     machine.start(now, wall, RouterContext(name, identity.start, loaded.network, config.routing.options, saved))
+    for doubt in loaded.doubts:
+        shell.alarm(Alarm(AlarmCode.RULES_DOUBTFUL, doubt, doubt.partition(": [[")[2].partition(" (")[0]))
     if identity.shut_out_by:
         machine.on_ran_twice(RanTwice(identity.shut_out_by))
     return machine

@@ -4,6 +4,8 @@
     [storage]   plugin, path, and what else the plugin takes
     [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
     [[auth]]    plugin, and what else it takes; one of them may be [auth]
+    [[allow]] [[deny]]  who, actions, topics, names, client_ids: who may do what
+    [acl]       plugin, file: who decides that, where it does not stand here
     [routing]   plugin, and what else it takes
     [network]   file, node, listen: which node this is of a network that is described
     [[group]]   name, members, silence_seconds: pubends in total order
@@ -97,6 +99,13 @@ class AuthSection(PluginSection):
     plugin: str = "anonymous"
 
 
+class AclSection(PluginSection):
+    """Who decides who may do what. The plugin `rules` takes `file`."""
+
+    plugin: str = ""
+    """"": `rules` where there are rules, and `allow-all` where there are none."""
+
+
 class RoutingSection(PluginSection):
     """How roles reach each other."""
 
@@ -166,6 +175,11 @@ class NodeConfig(BaseModel):
     listen: tuple[ListenSection, ...] = (ListenSection(),)
     auth: Annotated[tuple[AuthSection, ...], Field(min_length=1)] = (AuthSection(),)
     """In the order in which they are asked."""
+    acl: AclSection = AclSection()
+    allow: Any = ()
+    """The tables [[allow]], as they were read: the authorizer checks them."""
+    deny: Any = ()
+    """The tables [[deny]]."""
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
     network: NetworkSection | None = None

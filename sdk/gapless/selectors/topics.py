@@ -178,6 +178,38 @@ class PatternTree(Generic[T]):
         found += self._filed(reached)
         return found
 
+    def covering(self, pattern: str) -> list[T]:
+        """Returns the values of all patterns that match every topic that a checked pattern matches."""
+        levels = ["*", "#"] if pattern == "#" else pattern.split(".")
+        open_end = levels[-1] == "#"
+        found: list[T] = []
+        reached = [self._root]
+        for name in levels[: len(levels) - open_end]:
+            found += self._filed(level.following.get("#") for level in reached)
+            steps = (level.following.get(step) for level in reached for step in dict.fromkeys((name, "*")))
+            reached = [level for level in steps if level is not None]
+        found += self._filed(level.following.get("#") for level in reached)
+        return found if open_end else found + self._filed(reached)
+
+    def meeting(self, pattern: str) -> list[T]:
+        """Returns the values of all patterns that match any topic that a checked pattern matches."""
+        levels = pattern.split(".")
+        open_end = levels[-1] == "#"
+        found: list[T] = []
+        reached = [self._root]
+        for name in levels[: len(levels) - open_end]:
+            found += self._filed(level.following.get("#") for level in reached)
+            reached = [below for level in reached for step, below in level.following.items() if _may_be(step, name)]
+        while open_end and reached:
+            found += self._filed(reached)
+            reached = [below for level in reached for below in level.following.values()]
+        return found + self._filed(reached) + self._filed(level.following.get("#") for level in reached)
+
     @staticmethod
     def _filed(levels: Iterable[_Level[T] | None]) -> list[T]:
         return [level.value for level in levels if level is not None and level.value is not None]
+
+
+def _may_be(step: str, name: str) -> bool:
+    """Whether a level of one pattern, which is not its `#`, and one of another may be the same level of a topic."""
+    return step != "#" and (step == name or "*" in (step, name))

@@ -143,7 +143,7 @@ class SubscriberHostingBroker:
         self._shb = shb_id(context)
         registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
         seals = Seals(self._shb, context.network, context.secret, context.roaming)
-        self._hosting = Hosting(self._shb, seals, registry, Places(context.roaming, context.broker))
+        self._hosting = Hosting(self._shb, seals, registry, Places(context.roaming, context.broker), context.authorizer)
         self._hosting.payload_max = context.max_delivery_bytes
         if catch_up is not None:
             self._hosting.catch_up = catch_up

@@ -8,7 +8,7 @@ from typing import Any
 from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import Interest
 from gapless.core.outbox import Then
-from gapless.core.ports import EndSession, Operation, Tell
+from gapless.core.ports import Authorizer, EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
 from gapless.core.wire.token_room import TokenRoom
@@ -35,8 +35,9 @@ network, by mail): then whoever sent it is gone, and the client must not go on b
 class Hosting(BrokerState):
     """The state of an SHB, and the operations on it that several parts need."""
 
-    def __init__(self, shb: ShbId, seals: Seals, registry: Registry, places: Places) -> None:
+    def __init__(self, shb: ShbId, seals: Seals, registry: Registry, places: Places, authorizer: Authorizer) -> None:
         super().__init__(shb, registry)
+        self.authorizer = authorizer
         self.seals = seals
         self.places = places
         self.session_ends = SessionEnds()

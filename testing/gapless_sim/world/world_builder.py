@@ -12,6 +12,7 @@ from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll
+from gapless.core.server.authority import Authority
 from gapless.node.assembly import Loaded
 from gapless.node.config import make_config
 from gapless.node.groups import GroupSection
@@ -182,7 +183,8 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     return Loaded(
         config=config,
         open_auth={"anonymous": plugins.load("auth", "anonymous")},
-        authorizer=AllowAll(),
+        authorizer=Authority(AllowAll()),
+        doubts=(),
         listeners=(),
         open_storage=None,
         open_routing=_seeded_router(world, name, routing),

@@ -50,12 +50,15 @@ class BatchCheck:
         if columns.has_extras and any(header.extras and header.extras.timestamp for header in _headers(columns)):
             raise ValueError("an event says when it was logged, which no publisher knows")
         named = columns.named
-        if not named <= self._good:
-            self._check(sorted(named - self._good))
-        if self._authorizer.asks:
+        new = sorted(named - self._good)
+        for topic in new:
+            check_topic(topic)
+        if self._authorizer.asks:  # before anybody hears whether there is such a topic
             for topic in sorted(named):
                 if refusal := self._authorizer.refusal(principal, Action.PUBLISH, topic):
                     raise AuthorizationError(refusal)
+        if new:
+            self._check(new)
 
     def topic(self, topic: str) -> None:
         """Raises InvalidTopicError if no event of this topic may be published to this pubend."""

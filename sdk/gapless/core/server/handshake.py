@@ -118,11 +118,11 @@ class Handshake:
             hello, credentials = self._hello, _parse(payload, Proof, "answer to a challenge").data
         judged = self._authentication.answer(credentials)
         if isinstance(judged, Later):
-            return Postponed(judged.wait, self._verdict(judged.then, hello, broker))
-        return self._verdict(judged, hello, broker)
+            return Postponed(judged.wait, self._verdict(judged.then, hello, broker, reception))
+        return self._verdict(judged, hello, broker, reception)
 
     def _verdict(
-        self, judged: Admission | Refusal | bytes, hello: Hello, broker: BrokerIdentity
+        self, judged: Admission | Refusal | bytes, hello: Hello, broker: BrokerIdentity, reception: Reception
     ) -> Admitted | Challenge | Refused:
         if isinstance(judged, bytes):
             self._rounds += 1
@@ -131,6 +131,9 @@ class Handshake:
             return Refused.of(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
         if isinstance(judged, Refusal):
             return Refused(HelloRefused(Code.UNAUTHORIZED, NOT_VALID), judged.reason)
+        if not judged.principal.name and not reception.is_within:
+            reason = "the authenticator has given it no name, and only the broker's own process goes without one"
+            return Refused(HelloRefused(Code.UNAUTHORIZED, NOT_VALID), reason)
         # After the authentication, because the answer reveals the network.
         if hello.network and hello.network != broker.network:
             reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"

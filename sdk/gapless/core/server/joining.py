@@ -84,20 +84,23 @@ def _all_subscriptions(request: ListSubscriptions, answers: Answers, missing: Mi
         if before is not None:
             yield before
         rows = [replace(row, node=node) for row in message.rows]
-        before = SubscriptionList(number, rows, more=True)
+        before = SubscriptionList(number, rows, more=True, hidden=message.hidden)
     failed = parts.failure(number)
     if failed is not None:
         yield failed
     else:
-        yield SubscriptionList(number, before.rows if before is not None else [], missing=_named(missing))
+        last = before or SubscriptionList(number, [])
+        yield replace(last, more=False, missing=_named(missing))
 
 
 def _all_pubends(request: ListPubends, answers: Answers, missing: Missing) -> Iterator[ServerMessage]:
     parts = _Parts(answers, missing, PubendList)
     rows: list[ListedPubend] = []
+    hidden = 0
     for node, message in parts:
         rows += [replace(row, node=node) for row in message.rows]
-    yield parts.failure(request.request) or PubendList(request.request, rows, _named(missing))
+        hidden += message.hidden
+    yield parts.failure(request.request) or PubendList(request.request, rows, _named(missing), hidden)
 
 
 def _retired_by_all(request: Retire, answers: Answers, missing: Missing) -> Iterator[ServerMessage]:

@@ -1,7 +1,14 @@
 """The permissions that each request needs: here the authorizer is asked about everything that is known here.
 
-Topics inside batches are not known here: the pubend's host decodes them, and asks there. Requests that name a
-subscription by its seal (`Acknowledge`, `ReadRange`, …) need no permission: it was checked when the seal was issued.
+What is not known here is asked where it is:
+
+- topics inside batches at the pubend's host, which decodes them;
+- a subscription that a request names by its id at its SHB, whose topics it is that are read then;
+- whether a client may know of a row of a listing at the role that makes the row;
+- whether it may change users beside them: everybody may change the own password.
+
+A guest's request is judged twice: at the SHB that serves it, and again at the home of its subscription. What goes on
+under an attachment (`Credit`, `Acknowledge`, `Commit`, `ReadOn`) needs nothing more: that was judged when it began.
 """
 
 from __future__ import annotations
@@ -9,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from gapless.core.ports import Action, Authorizer, ClientSession
+from gapless.core.ports import Action, Authorizer, ClientSession, Durable, Resource
 from gapless.core.wire.messages import (
     AskStatus,
     Attach,
@@ -22,11 +29,14 @@ from gapless.core.wire.messages import (
     Unsubscribe,
 )
 
-Needs: TypeAlias = "Iterable[tuple[Action, str]]"
+Needs: TypeAlias = "Iterable[tuple[Action, Resource]]"
 
 
-def _subscribe(message: Subscribe | Attach, _client_id: str) -> Needs:
-    return ((Action.SUBSCRIBE, pattern) for pattern in message.topics)
+def _subscribe(message: Subscribe | Attach, client_id: str) -> Needs:
+    if message.name:
+        yield Action.CONSUME, Durable(client_id, message.name)
+    for pattern in message.topics:
+        yield Action.SUBSCRIBE, pattern
 
 
 def _publish(message: OpenPublisher | PublishKeyed, _client_id: str) -> Needs:
@@ -34,7 +44,8 @@ def _publish(message: OpenPublisher | PublishKeyed, _client_id: str) -> Needs:
 
 
 def _unsubscribe(message: Unsubscribe, client_id: str) -> Needs:
-    return () if message.client_id == client_id else ((Action.UNSUBSCRIBE, message.client_id),)
+    action = Action.CONSUME if message.client_id == client_id else Action.MANAGE
+    return ((action, Durable(message.client_id, message.name)),)
 
 
 NEEDS: Final[Mapping[type, Callable[[Any, str], Needs]]] = {
@@ -43,10 +54,10 @@ NEEDS: Final[Mapping[type, Callable[[Any, str], Needs]]] = {
     OpenPublisher: _publish,
     PublishKeyed: _publish,
     Unsubscribe: _unsubscribe,
-    ListSubscriptions: lambda *_: ((Action.LIST, "subscriptions"),),
-    ListPubends: lambda *_: ((Action.LIST, "pubends"),),
-    AskStatus: lambda *_: ((Action.LIST, "status"),),
-    Retire: lambda message, _: ((Action.RETIRE, message.shb),),
+    ListSubscriptions: lambda *_: ((Action.OBSERVE, "subscriptions"),),
+    ListPubends: lambda *_: ((Action.OBSERVE, "pubends"),),
+    AskStatus: lambda *_: ((Action.OBSERVE, "status"),),
+    Retire: lambda message, _: ((Action.MANAGE, f"shb {message.shb}"),),
 }
 """The permissions that a message needs if it comes from a client with that id."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.ports import Authentication, Authenticator
-from gapless.core.principals import PeerInfo
+from gapless.core.principals import NOBODY, Admission, Judgement, PeerInfo
 
 WITHIN: Final = -1
 """The number of the listener for clients within the process: the last one of all."""
@@ -21,6 +21,11 @@ class Reception:
         self._authenticators = tuple(authenticators)
         self.is_local = is_local
 
+    @property
+    def is_within(self) -> bool:
+        """Whether only the process itself comes here: it alone is nobody in particular, for whom there are no rules."""
+        return False
+
     def begin(self, mechanism: str, client_id: str, peer: PeerInfo) -> Authentication | None:
         """Returns who judges a client with credentials of this kind; None: nobody here does."""
         for authenticator in self._authenticators:
@@ -34,3 +39,31 @@ class Reception:
         """The mechanisms that are taken here, for people."""
         mechanisms = dict.fromkeys(each.mechanism for each in self._authenticators)
         return ", ".join(mechanism or NEEDS_NOTHING for mechanism in mechanisms) or "nobody"
+
+
+class WithinProcess(Reception):
+    """The reception for clients within the process: they are as trusted as it is."""
+
+    def __init__(self) -> None:
+        super().__init__((Itself(),), is_local=True)
+
+    @property
+    def is_within(self) -> bool:
+        """It is so."""
+        return True
+
+
+class Itself:
+    """Lets the process itself in."""
+
+    mechanism = ""
+    trusted = True
+    needs_certificate = False
+
+    def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
+        """Nothing is to be remembered of anyone."""
+        return self
+
+    def answer(self, credentials: bytes) -> Judgement:
+        """Nobody in particular."""
+        return Admission(NOBODY, None)

@@ -6,8 +6,9 @@
 A change counts for nobody before it is durable. What is asked meanwhile is judged by what will be durable then, so that
 of two clients that add the same user one is told that it is there.
 
-As long as there are no rules about who may what, users are managed through listeners that only this machine can reach.
-Everybody may change the own password. Pure: the machine hosts it, and carries out what it returns (protocol: users).
+Where there are rules, they say who may manage users, from wherever that is done. Where there are none, users are
+managed through listeners that only this machine can reach. Everybody may change the own password. Pure: the machine
+hosts it, and carries out what it returns (protocol: users).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.foreign import UNREADABLE
-from gapless.core.ports import ClientSession, Delete, Set, Tell, Write
+from gapless.core.ports import Action, Authorizer, ClientSession, Delete, Set, Tell, Write
 from gapless.core.wire.messages import (
     AddUser,
     ChangeUser,
@@ -38,6 +39,8 @@ from gapless.errors import VolumeCorruptError
 
 USERS: Final = "node/users"
 """The table of the users of a volume; the keys are their names."""
+USERS_RESOURCE: Final = "users"
+"""What an authorizer is asked about."""
 REQUESTS: Final = (AddUser, ChangeUser, RemoveUser, ListUsers)
 MANAGED_LOCALLY: Final = (
     "users are managed through a listener that only the broker's own machine can reach (127.0.0.1), or with the broker"
@@ -112,12 +115,13 @@ class _Pending:
 class Users:
     """The users of one node, and the requests about them."""
 
-    def __init__(self, rows: dict[str, bytes], elsewhere: str, part_bytes: int) -> None:
+    def __init__(self, rows: dict[str, bytes], elsewhere: str, part_bytes: int, authorizer: Authorizer) -> None:
         """`rows`: what authenticators look at; this changes it.
 
         `elsewhere`: why users of the volume do not count here; "" if they do. `part_bytes`: of an answer go into one
         frame.
         """
+        self._authorizer = authorizer
         self._rows = rows
         self._elsewhere = elsewhere
         self._part_bytes = part_bytes
@@ -161,8 +165,12 @@ class Users:
     # How it is judged.
 
     def _refusal(self, client: ClientSession, message: Change | ListUsers, *, is_local: bool) -> RequestFailed | None:
-        if not is_local and not _is_own_password(client, message):
-            return RequestFailed(message.request, Code.FORBIDDEN, MANAGED_LOCALLY)
+        if not _is_own_password(client, message):
+            reason = "" if is_local else MANAGED_LOCALLY
+            if self._authorizer.asks:
+                reason = self._authorizer.refusal(client.principal, Action.MANAGE, USERS_RESOURCE)
+            if reason:
+                return RequestFailed(message.request, Code.FORBIDDEN, reason)
         if self._elsewhere:
             return RequestFailed(message.request, Code.CONFIGURATION, self._elsewhere)
         return None

@@ -15,6 +15,7 @@ from typing import Final
 from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.server.permissions import refusal_of
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.messages import (
     Attach,
@@ -155,7 +156,11 @@ class Home:
         session = self._new_session(ask.client_id, ask.instance, Principal.of(ask.principal))
         question = asker.questions[ask.number] = GuestRequest(node, ask, session, now)
         self._asked_in[session.number] = question
-        if not ask.create and self._is_unknown(ask):
+        # The other SHB has judged it by its rules; these are the rules of this one.
+        refused = refusal_of(ask.request, session, self._hosting.authorizer)
+        if refused:
+            self._tell(session.number, RequestFailed(ask.request.request, Code.FORBIDDEN, refused))
+        elif not ask.create and self._is_unknown(ask):
             unknown = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
             self._tell(session.number, unknown)
         elif isinstance(ask.request, Attach):

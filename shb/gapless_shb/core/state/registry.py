@@ -58,6 +58,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The JMSXAppID of the events that it leaves out, with `no_local`; "": none are left out."""
     unnamed: tuple[PubendId, ...] = ()
     """The pubends in `start` that the token of its creation did not name. Position 0 is one as well: before all."""
+    principal: str = ""
+    """The name of the principal that created it; "": the process itself, or that was not noted yet."""
 
     def names(self, pubend: PubendId) -> bool:
         """Whether the token that it was created with named a pubend."""

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.outbox import Then
-from gapless.core.ports import ClientSession, Operation
+from gapless.core.ports import Action, ClientSession, Durable, Operation
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import (
     Code,
@@ -182,9 +182,16 @@ class Subscribing:
         sid = creation.subscription.sid
         creation.creator = self._waiting.put(Reason.PREPARING, session, request, created, sid, left)
 
-    def _nobody_has(self, client_id: str, name: str) -> str:
+    def _nobody_has(self, session: ClientSession, client_id: str, name: str) -> str:
+        """Says so. Others of that name are told to those who may know of them."""
         reason = f"there is no subscription {name!r} of client {client_id!r}"
-        others = sorted(each.client_id for each in self._hosting.registry if each.name == name)
+        asked, who = self._hosting.authorizer, session.principal
+        others = sorted(
+            each.client_id
+            for each in self._hosting.registry
+            if each.name == name
+            and not (asked.asks and asked.refusal(who, Action.OBSERVE, Durable(each.client_id, name)))
+        )
         if not others:
             return reason
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -203,7 +210,7 @@ class Subscribing:
             if lapsed:
                 self._hosting.write_then_tell(lapsed, session.number, Done(request.request))
                 return
-            refused = RefusedError(Code.NOT_FOUND, self._nobody_has(request.client_id, request.name))
+            refused = RefusedError(Code.NOT_FOUND, self._nobody_has(session, request.client_id, request.name))
             self._hosting.write_then_tell((), session.number, refused.answer(request.request))
             return
         consumer = self._hosting.consumers.get(subscription.sid)

@@ -7,7 +7,7 @@ from typing import Final
 from zlib import crc32
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
-from gapless.core.ports import ClientSession
+from gapless.core.ports import Action, ClientSession, Durable
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target
 from gapless.core.wire.token_room import TokenRoom
@@ -44,6 +44,7 @@ def wanted(session: ClientSession, request: Subscribe) -> SubscriptionRecord:
     selects = tuple(request.topics), request.selector
     record = SubscriptionRecord(0, session.client_id, request.name or "", 1, *selects, 0, 0, {})
     record.not_from = not_from(session, request)
+    record.principal = session.principal.name
     return record
 
 
@@ -154,8 +155,11 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     """Returns the subscription that a client wants to read by ranges. Raises RefusedError.
 
     It is read at its home alone; anywhere else the error names that. If it has not begun yet, the client has to retry,
-    because its start is not known.
+    because its start is not known. Such a request does not say what is read: so it is here that the client is judged by
+    the topics of the subscription.
     """
+    if target.name:
+        check_may_consume(hosting, session, target.name, ())
     by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
     if not target.sid and by_name is None:
         home = hosting.places.of_new(session.client_id, target.name)
@@ -166,9 +170,21 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     found = by_name or known_by_id(hosting, session, target)
     if not found.durable:
         raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
+    check_may_consume(hosting, session, found.name, found.topics)
     if not found.begun:
         raise RefusedError(Code.RETRY, "the subscription is being created")
     return found
+
+
+def check_may_consume(hosting: Hosting, session: ClientSession, name: str, topics: Iterable[str]) -> None:
+    """Raises RefusedError if a client may not consume its subscription of that name, with these topics."""
+    authorizer = hosting.authorizer
+    if not authorizer.asks:
+        return
+    refused = authorizer.refusal(session.principal, Action.CONSUME, Durable(session.client_id, name))
+    refusals = (authorizer.refusal(session.principal, Action.SUBSCRIBE, topic) for topic in topics)
+    if reason := refused or next(filter(None, refusals), ""):
+        raise RefusedError(Code.FORBIDDEN, reason)
 
 
 def elsewhere(node: BrokerId, hosting: Hosting) -> RefusedError:

@@ -19,7 +19,8 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from gapless.core.ports import ClientSession, ReadResult, Tell
+from gapless.core.ports import Action, ClientSession, Durable, ReadResult, Tell
+from gapless.core.principals import NOBODY, Principal
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick, wall_at
 from gapless.core.wire.messages import ListedSubscription, ListSubscriptions, Position, SubscriptionList
 from gapless_shb.core.hosting import Hosting
@@ -52,6 +53,8 @@ class Listing:
 
     session: int
     request: int
+    principal: Principal
+    """Who asks: what it may not know of is left out."""
     todo: list[PubendId]
     counts: Counter[int] = field(default_factory=Counter)
     oldest: dict[int, Tick] = field(default_factory=dict)
@@ -83,22 +86,33 @@ class Listings:
         """Sends the next part of the list that has waited longest."""
         listing = self.telling.popleft()
         rows: list[ListedSubscription] = []
-        size = 0
+        size = hidden = 0
         for subscription in listing.untold:
-            if len(rows) >= ROWS_MAX or size >= BYTES_MAX:
+            if len(rows) + hidden >= ROWS_MAX or size >= BYTES_MAX:
                 listing.untold = chain((subscription,), listing.untold)
                 self.telling.append(listing)
                 break
-            if self._hosting.registry.get(subscription.sid) is not None:
+            if self._hosting.registry.get(subscription.sid) is None:
+                continue
+            if self._is_hidden(subscription, listing.principal):
+                hidden += 1
+            else:
                 rows.append(self._row(subscription, listing))
                 size += len(subscription.selector) + sum(map(len, subscription.topics))
         more = bool(self.telling) and self.telling[-1] is listing
-        self._hosting.outbox.emit(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
+        self._hosting.outbox.emit(Tell(listing.session, SubscriptionList(listing.request, rows, more, hidden=hidden)))
+
+    def _is_hidden(self, subscription: SubscriptionRecord, principal: Principal) -> bool:
+        """Whether a principal may not know of a subscription."""
+        authorizer, named = self._hosting.authorizer, Durable(subscription.client_id, subscription.name)
+        return authorizer.asks and bool(authorizer.refusal(principal, Action.OBSERVE, named))
 
     def on_list(self, session: ClientSession, request: ListSubscriptions, _now: int, _wall: int) -> None:
         """Begins to read the PFS for a request."""
         self._count += 1
-        self._listings[self._count] = Listing(session.number, request.request, list(self._hosting.streams))
+        self._listings[self._count] = Listing(
+            session.number, request.request, session.principal, list(self._hosting.streams)
+        )
         self._read(self._count, 0)
 
     def count(self, pubend: PubendId, then: Callable[[Mapping[int, Counted]], None]) -> None:
@@ -108,7 +122,7 @@ class Listings:
         read.
         """
         self._count += 1
-        self._listings[self._count] = Listing(0, 0, [pubend], then=then)
+        self._listings[self._count] = Listing(0, 0, NOBODY, [pubend], then=then)
         self._read(self._count, 0)
 
     def _on_read(self, number: int, upto: Tick, result: ReadResult, _now: int, _wall: int) -> None:

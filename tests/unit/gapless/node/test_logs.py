@@ -164,7 +164,7 @@ class Rig:
                 identity,
                 limits,
                 [Reception([Anonymous()], is_local=True)],
-                Users({}, "", 65_536),
+                Users({}, "", 65_536, AllowAll()),
                 AllowAll(),
                 router,
                 self.roles,

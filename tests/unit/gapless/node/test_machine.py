@@ -104,7 +104,7 @@ class Rig:
             identity,
             limits or SessionLimits(),
             [Reception([Anonymous()], is_local=True)],
-            Users(dict(users or {}), "", 65_536),
+            Users(dict(users or {}), "", 65_536, AllowAll()),
             AllowAll(),
             router,
             everyone,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Interest
-from gapless.core.ports import Write
+from gapless.core.ports import AllowAll, Write
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry
@@ -13,7 +13,7 @@ from unit.gapless_shb.core.records import create
 
 def hosting() -> Hosting:
     """An SHB whose first version is durable."""
-    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry(), Places(None, "h"))
+    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry(), Places(None, "h"), AllowAll())
     fresh.write_start()
     (write,) = fresh.take_effects()
     assert isinstance(write, Write)
@@ -29,7 +29,7 @@ def announced(of: Hosting) -> list[Interest]:
 
 def test_nothing_is_announced_before_the_version_of_this_life_is_durable() -> None:
     """What was not durable is gone, so its version must not speak for it."""
-    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry(), Places(None, "h"))
+    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry(), Places(None, "h"), AllowAll())
     fresh.announce_in_full()
     fresh.announce_version()
     assert announced(fresh) == []

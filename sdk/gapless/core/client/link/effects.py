@@ -137,6 +137,8 @@ class Listed(msgspec.Struct, frozen=True):
     """`ListedSubscription`, `ListedPubend`, `ListedUser`, or of a status `Gauge` and `RaisedAlarm`."""
     missing: Sequence[MissingAnswer] = ()
     """The nodes whose rows are not there."""
+    hidden: int = 0
+    """How many rows are not there because the client may not know of them."""
 
 
 Result: TypeAlias = PublisherReady | Attached | Listed | Retired | AttachedTo | Ticks | KeyedPublished | None

@@ -140,6 +140,8 @@ class Query(PendingRequest):
         super().__init__(message, backoff, outbox, deadlines)
         self._rows: list[Any] = []
         """The rows of a list that has arrived in part."""
+        self._hidden = 0
+        """How many of those parts are not there."""
         self._uncertain = False
         """Whether a session ended after it was asked: then the broker may have carried it out."""
 
@@ -158,7 +160,7 @@ class Query(PendingRequest):
         """The session is over: it will be asked again, and may have been carried out already."""
         super().on_session_over()
         self._uncertain = True
-        self._rows = []
+        self._rows, self._hidden = [], 0
 
     def on_failed(self, failed: RequestFailed) -> None:
         """The broker has refused it.
@@ -174,8 +176,9 @@ class Query(PendingRequest):
 
     def _on_list(self, message: SubscriptionList | Status | UserList) -> None:
         self._rows += message.rows
+        self._hidden += getattr(message, "hidden", 0)
         if not message.more:
-            self._answer(Listed(self._rows, getattr(message, "missing", ())))
+            self._answer(Listed(self._rows, getattr(message, "missing", ()), self._hidden))
 
     def _answer(self, result: Result) -> None:
         self.end()
@@ -186,7 +189,7 @@ class Query(PendingRequest):
         SubscriptionList: _on_list,
         Status: _on_list,
         UserList: _on_list,
-        PubendList: lambda self, message: self._answer(Listed(message.rows, message.missing)),
+        PubendList: lambda self, message: self._answer(Listed(message.rows, message.missing, message.hidden)),
         **dict.fromkeys((Retired, AttachedTo, Ticks, KeyedPublished), _answer),
     }
 

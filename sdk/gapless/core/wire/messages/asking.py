@@ -79,6 +79,8 @@ class SubscriptionList(ServerMessage, frozen=True, tag=31):
     """Whether another message with more rows follows."""
     missing: tuple[MissingAnswer, ...] = ()
     """Nodes whose subscriptions are not in the list. Only in the last message."""
+    hidden: int = 0
+    """How many are not in this message because its receiver may not know of them."""
 
 
 class ListPubends(ClientMessage, frozen=True, tag=32):
@@ -132,6 +134,8 @@ class PubendList(ServerMessage, frozen=True, tag=32):
     rows: list[ListedPubend]
     missing: tuple[MissingAnswer, ...] = ()
     """Nodes whose pubends are not in the list."""
+    hidden: int = 0
+    """How many are not in the list because its receiver may not know of them."""
 
 
 class Retire(ClientMessage, frozen=True, tag=33):

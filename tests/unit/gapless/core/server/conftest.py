@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, Authentication, ClientSession, SessionEnded
+from gapless.core.ports import Action, Authentication, ClientSession, Resource, SessionEnded
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.reception import Reception
@@ -47,10 +47,10 @@ class Rules:
     asks = True
 
     def __init__(self) -> None:
-        self.forbidden: set[tuple[Action, str]] = set()
-        self.asked: list[tuple[str, Action, str]] = []
+        self.forbidden: set[tuple[Action, Resource]] = set()
+        self.asked: list[tuple[str, Action, Resource]] = []
 
-    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
         self.asked.append((principal.name, action, resource))
         return f"{principal} may not {action.value} {resource}" if (action, resource) in self.forbidden else ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import NetworkMap, NetworkNode, Post, Posted
-from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, RequestHandler, SessionEnded, Tell
+from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, RequestHandler, Resource, SessionEnded, Tell
 from gapless.core.principals import Principal
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
@@ -276,7 +276,7 @@ class Rules:
     def __init__(self, *allowed: str) -> None:
         self._allowed = allowed
 
-    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
         return "" if principal.name in self._allowed else f"{principal} may not {action.value} {resource}"
 
 
@@ -290,8 +290,8 @@ def test_each_node_judges_by_its_own_rules_who_asks() -> None:
     [retired] = net.ask("ib", Retire(8, "shb@1"))
 
     assert [row.pubend for row in listed.rows] == ["p-phb1"]
-    assert listed.missing == (MissingAnswer("phb2", "alice may not list pubends"),)
-    assert retired.missing == (MissingAnswer("phb2", "alice may not retire shb@1"),)
+    assert listed.missing == (MissingAnswer("phb2", "alice may not observe pubends"),)
+    assert retired.missing == (MissingAnswer("phb2", "alice may not manage shb shb@1"),)
     assert net.nodes["phb2"].heard == []
     assert net.nodes["phb2"].counts == {"shb": "shb@1"}
     assert net.nodes["phb1"].heard[0][0] == Principal("alice")
@@ -300,7 +300,7 @@ def test_each_node_judges_by_its_own_rules_who_asks() -> None:
 def test_who_may_nowhere_is_refused() -> None:
     net = Net(authorizers={"phb1": Rules("bob"), "phb2": Rules("bob")})
 
-    assert net.ask("ib", ListPubends(7)) == [RequestFailed(7, Code.FORBIDDEN, "alice may not list pubends")]
+    assert net.ask("ib", ListPubends(7)) == [RequestFailed(7, Code.FORBIDDEN, "alice may not observe pubends")]
 
 
 # Retiring.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gapless.core.ports import Action
+from gapless.core.ports import Action, Durable, Resource
 from gapless.core.server.permissions import NEEDS
 from gapless.core.wire.messages import (
     AskStatus,
+    Attach,
     ClientMessage,
     Code,
     InUse,
@@ -26,6 +28,7 @@ from gapless.core.wire.messages import (
 
 TOPICS = ("flights.#", "trains")
 SUBSCRIBE = Subscribe(7, "late", TOPICS, "", StartAt.LATEST, 0, None, 0, 0, b"", [], InUse.ERROR, 1, 1)
+ATTACH = Attach(7, "late", TOPICS, "", StartAt.LATEST, 0, None, 0, 0, b"")
 
 
 @pytest.mark.parametrize(
@@ -33,15 +36,20 @@ SUBSCRIBE = Subscribe(7, "late", TOPICS, "", StartAt.LATEST, 0, None, 0, 0, b"",
     [
         (SUBSCRIBE, (Action.SUBSCRIBE, "flights.#")),
         (SUBSCRIBE, (Action.SUBSCRIBE, "trains")),
-        (Unsubscribe(7, "late", "other"), (Action.UNSUBSCRIBE, "other")),
-        (ListSubscriptions(7), (Action.LIST, "subscriptions")),
-        (ListPubends(7), (Action.LIST, "pubends")),
-        (AskStatus(7), (Action.LIST, "status")),
-        (Retire(7, "shb@1", only_look=False), (Action.RETIRE, "shb@1")),
+        (SUBSCRIBE, (Action.CONSUME, Durable("desk-7", "late"))),
+        (ATTACH, (Action.CONSUME, Durable("desk-7", "late"))),
+        (ATTACH, (Action.SUBSCRIBE, "flights.#")),
+        (Unsubscribe(7, "late", "desk-7"), (Action.CONSUME, Durable("desk-7", "late"))),
+        (Unsubscribe(7, "late", "other"), (Action.MANAGE, Durable("other", "late"))),
+        (ListSubscriptions(7), (Action.OBSERVE, "subscriptions")),
+        (ListPubends(7), (Action.OBSERVE, "pubends")),
+        (AskStatus(7), (Action.OBSERVE, "status")),
+        (Retire(7, "shb@1", only_look=False), (Action.MANAGE, "shb shb@1")),
+        (Retire(7, "shb@1", only_look=True), (Action.MANAGE, "shb shb@1")),
     ],
 )
 def test_a_request_without_permission_is_refused_and_goes_no_further(
-    broker: Any, message: ClientMessage, need: tuple[Action, str]
+    broker: Any, message: ClientMessage, need: tuple[Action, Resource]
 ) -> None:
     client = broker.client()
     broker.rules.forbidden.add(need)
@@ -63,10 +71,10 @@ def test_an_opening_without_permission_is_refused(broker: Any) -> None:
     assert broker.placed() == []
 
 
-def test_one_s_own_subscription_and_topics_that_come_with_events_need_none_here(broker: Any) -> None:
+def test_topics_that_come_with_events_need_none_here(broker: Any) -> None:
     client = broker.client()
 
-    client.say(Unsubscribe(7, "late", "desk-7"), OpenPublisher(1, "loader", "i", 1, None))
+    client.say(OpenPublisher(1, "loader", "i", 1, None))
 
     assert broker.rules.asked == []
     [opening] = broker.placed()
@@ -86,3 +94,9 @@ def test_all_that_names_topics_needs_permission() -> None:
     named = {kind for kind in ClientMessage.__subclasses__() if {"topics", "topic"} & set(kind.__struct_fields__)}
 
     assert named <= set(NEEDS)
+
+
+def test_what_is_not_durable_needs_its_topics_alone(broker: Any) -> None:
+    broker.client().say(replace(SUBSCRIBE, name=None))
+
+    assert [need for _, *need in broker.rules.asked] == [[Action.SUBSCRIBE, topic] for topic in TOPICS]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gapless.core.alarms import Note
-from gapless.core.ports import ClientSession, Delete, Set, Tell, Write
+from gapless.core.ports import AllowAll, Authorizer, ClientSession, Delete, Set, Tell, Write
 from gapless.core.principals import Principal
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users, row_of, verifier_of
 from gapless.core.wire.messages import (
@@ -39,9 +39,15 @@ NOBODY: Mapping[str, UserRow] = {}
 class World:
     """The users of a node, and a disk that is as slow as tests want."""
 
-    def __init__(self, elsewhere: str = "", part_bytes: int = 65_536, rows: Mapping[str, UserRow] = NOBODY) -> None:
+    def __init__(
+        self,
+        elsewhere: str = "",
+        part_bytes: int = 65_536,
+        rows: Mapping[str, UserRow] = NOBODY,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self.rows = {name: row.stored for name, row in rows.items()}
-        self.users = Users(self.rows, elsewhere, part_bytes)
+        self.users = Users(self.rows, elsewhere, part_bytes, authorizer or AllowAll())
         self.table = dict(self.rows)
         self.cookies: list[Any] = []
         self.effects: list[Any] = []

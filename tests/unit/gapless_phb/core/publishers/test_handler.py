@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.network.facts import Ending, Outcome, Pub, RanTwice, Submit, Verdict
-from gapless.core.ports import Action, Write
+from gapless.core.ports import Action, Resource, Write
 from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.spi import StorageCapabilities
@@ -214,7 +214,7 @@ class TestPublishing:
         class Rules:
             asks = True
 
-            def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+            def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
                 asked.append((principal, action, resource))
                 return "not you" if len(asked) == 1 else ""
 

@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from gapless.core.ports import Action, AllowAll
+from gapless.core.ports import Action, AllowAll, Resource
 from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
@@ -83,7 +83,7 @@ class Rules:
 
     asks = True
 
-    def refusal(self, principal: Principal, action: Action, resource: str) -> str:
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
         allowed = (principal, action, resource) == (ADA, Action.PUBLISH, "flights")
         return "" if allowed else f"{principal} may not {action.value} to {resource}"
 

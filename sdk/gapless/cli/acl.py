@@ -1,0 +1,268 @@
+"""`gapless acl`: who may do what, by the rules of a node or of a file; no broker is asked.
+
+The exit status of `check` is 0 for yes and 1 for no; of `test` 0 if everything is as expected, and 1 if not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from gapless.cli.options import AsJson
+from gapless.cli.output import one_line, print_json, print_listing
+from gapless.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from gapless.core.ports import Action, Authorizer, Resource
+    from gapless.core.principals import Principal
+    from gapless.security.rules import Rule
+
+ConfigFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A node's configuration, with its rules.")
+]
+RulesFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--file", metavar="FILE", help="A file of rules, as `[acl] file` names one.")
+]
+COLUMNS = {
+    "rule": "RULE",
+    "who": "WHO",
+    "actions": "ACTIONS",
+    "topics": "TOPICS",
+    "names": "NAMES",
+    "client_ids": "CLIENT IDS",
+}
+NO_RULES = "there are no rules: everybody who is let in may do everything"
+EXPECTATION = ("who", "action", "resource", "client_id", "allowed")
+
+app = typer.Typer(
+    help="Who may do what, by the rules of a node's configuration (--config) or of a file (--file).\n\nNo broker is"
+    " asked, so these are the rules that count after the next start.",
+    no_args_is_help=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a question."""
+
+    allowed: bool
+    text: str
+    """Which rule decides, and why."""
+    rule: str
+    """Where that one stands; "" if there is none."""
+
+
+@app.command("check")
+def check(
+    principal: Annotated[
+        str, typer.Argument(metavar="PRINCIPAL[,group:GROUP…]", help="Who asks; `anonymous` is who has not said.")
+    ],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="publish, subscribe, consume, manage or observe.")],
+    resource: Annotated[
+        str,
+        typer.Argument(
+            metavar="RESOURCE",
+            help="A topic or pattern; the name of a durable subscription, with --client-id; users, 'shb NAME',"
+            " subscriptions, pubends, status, or 'topic PATTERN' of a pubend.",
+        ),
+    ],
+    *,
+    client_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Whose durable subscription is meant; left out, to consume one: no client id."),
+    ] = None,
+    config: ConfigFile = None,
+    file: RulesFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether somebody may do something, and which rule decides."""
+    authorizer = _authorizer(config, file)
+    verdict = _verdict(authorizer, _principal(principal), *_question(action, resource, client_id))
+    if as_json:
+        print_json({"allowed": verdict.allowed, "rule": verdict.rule or None, "text": verdict.text})
+    else:
+        print(f"{'yes' if verdict.allowed else 'no'}: {one_line(verdict.text)}")
+    if not verdict.allowed:
+        raise typer.Exit(1)
+
+
+@app.command("show")
+def show(*, config: ConfigFile = None, file: RulesFile = None, as_json: AsJson = False) -> None:
+    """Show the rules, in the order in which they are read, and what is to be looked at in them."""
+    from gapless.security.rules import Rules
+
+    authorizer = _authorizer(config, file)
+    if authorizer.asks and not isinstance(authorizer, Rules):
+        raise ConfigurationError("another plugin decides who may do what, and there are no rules to be shown")
+    rules = authorizer.rules if isinstance(authorizer, Rules) else ()
+    doubts = _doubts(authorizer, config, file)
+    rows = [_row(rule) for rule in rules]
+    if as_json:
+        print_json([*rows, *({"doubt": doubt} for doubt in doubts)])
+    else:
+        print_listing(rows, COLUMNS, as_json=False, empty=NO_RULES)
+        for doubt in doubts:
+            print(f"look at {one_line(doubt)}")
+
+
+@app.command("test")
+def compare(
+    expectations: Annotated[
+        Path, typer.Argument(metavar="FILE", help="TOML: [[expect]] with who, action, resource, client_id, allowed.")
+    ],
+    *,
+    config: ConfigFile = None,
+    file: RulesFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a table of expectations, as a repository of rules keeps one; say what is otherwise."""
+    authorizer = _authorizer(config, file)
+    rows = []
+    for place, table in _expectations(expectations):
+        who, question, allowed = _expected(place, table)
+        verdict = _verdict(authorizer, who, *question)
+        if verdict.allowed is not allowed:
+            rows.append({"expectation": place, "allowed": verdict.allowed, "text": verdict.text})
+    count = len(_expectations(expectations))
+    if as_json:
+        print_json({"expectations": count, "failed": rows})
+    else:
+        for row in rows:
+            print(one_line(f"{row['expectation']}: {'yes' if row['allowed'] else 'no'}: {row['text']}"))
+        print(f"{count - len(rows)} of {count} expectations hold")
+    if rows:
+        raise typer.Exit(1)
+
+
+# ------------------------------------------------------------------------------------------ rules
+
+
+def _authorizer(config: Path | None, file: Path | None) -> Authorizer:
+    """Who decides, by what the options name. Raises ConfigurationError."""
+    from gapless.node.assembly import open_authorizer
+    from gapless.node.config import load_config
+    from gapless.security.rule_tables import read_rules
+
+    if config is not None and file is not None:
+        raise ConfigurationError("--config names a node's configuration, --file a file of rules: only one is meant")
+    return open_authorizer(load_config(config, os.environ)) if file is None else read_rules(file)
+
+
+def _doubts(authorizer: Authorizer, config: Path | None, file: Path | None) -> Sequence[str]:
+    from gapless.node.assembly import doubts_about
+    from gapless.node.config import load_config
+    from gapless.security.rules import Rules
+
+    if file is None:
+        return doubts_about(load_config(config, os.environ), authorizer)
+    return authorizer.warnings if isinstance(authorizer, Rules) else ()  # whom it is for depends on the node
+
+
+def _verdict(authorizer: Authorizer, principal: Principal, action: Action, resource: Resource) -> Verdict:
+    from gapless.security.rules import Rules
+
+    if isinstance(authorizer, Rules):
+        decision = authorizer.explain(principal, action, resource)
+        return Verdict(decision.allowed, decision.text, "" if decision.rule is None else decision.rule.place)
+    if not authorizer.asks:
+        return Verdict(True, NO_RULES, "")
+    refused = authorizer.refusal(principal, action, resource)
+    return Verdict(not refused, refused or "the plugin that decides allows it", "")
+
+
+def _row(rule: Rule) -> dict[str, Any]:
+    return {
+        "rule": rule.place,
+        "kind": rule.kind,
+        "who": list(rule.who),
+        "actions": [action.value for action in rule.actions],
+        "topics": list(rule.topics),
+        "names": list(rule.names),
+        "client_ids": list(rule.client_ids),
+    }
+
+
+# -------------------------------------------------------------------------------------- questions
+
+
+def _principal(text: str) -> Principal:
+    """Who is meant by a name with groups behind it. Raises ConfigurationError."""
+    from gapless.core.principals import Principal
+    from gapless.security.rules import GROUP
+
+    name, *groups = text.split(",")
+    if not name or not all(group.startswith(GROUP) and group != GROUP for group in groups):
+        raise ConfigurationError(f"{text!r} is no principal: write NAME, or NAME,{GROUP}GROUP,…")
+    return Principal(name, frozenset(group.removeprefix(GROUP) for group in groups))
+
+
+def _question(action: str, resource: str, client_id: str | None) -> tuple[Action, Resource]:
+    """What is asked for. Raises ConfigurationError, and InvalidTopicError."""
+    from gapless.core.ports import Action, Durable
+    from gapless.security.rules import LISTINGS, TOPIC
+    from gapless.selectors.topics import check_pattern, check_topic
+    from gapless.settings import suggestion
+
+    known = [each.value for each in Action]
+    if action not in known:
+        hint = suggestion(action, known)
+        raise ConfigurationError(f"there is no action {action!r}{hint}; there are {', '.join(known)}")
+    asked = Action(action)
+    if client_id is not None and asked in {Action.PUBLISH, Action.SUBSCRIBE}:
+        raise ConfigurationError(f"a topic has no client id: it says nothing of {action}")
+    if asked is Action.CONSUME or client_id is not None:
+        return asked, Durable(client_id or "", resource)
+    if asked is Action.PUBLISH:
+        return asked, check_topic(resource)
+    if asked is Action.SUBSCRIBE:
+        return asked, check_pattern(resource)
+    if asked is Action.OBSERVE and resource.startswith(TOPIC):
+        check_pattern(resource.removeprefix(TOPIC))
+        return asked, resource
+    named = ("users",) if asked is Action.MANAGE else (*LISTINGS, "status")
+    if resource not in named and not (asked is Action.MANAGE and resource.startswith("shb ")):
+        more = "'shb NAME'" if asked is Action.MANAGE else f"'{TOPIC}PATTERN'"
+        raise ConfigurationError(
+            f"there is nothing called {resource!r} to {action}: there are {', '.join(named)}, {more}, and durable"
+            " subscriptions by their names, with their client ids"
+        )
+    return asked, resource
+
+
+def _expectations(path: Path) -> list[tuple[str, Any]]:
+    """The tables of a file, each with where it stands. Raises ConfigurationError."""
+    from gapless.settings import read_toml
+
+    settings = read_toml(path)
+    tables = settings.pop("expect", None)
+    if settings:
+        raise ConfigurationError(f"{path}: there is no table {min(settings)!r} in a file of expectations")
+    if not isinstance(tables, list) or not tables:
+        raise ConfigurationError(f"{path}: there is no [[expect]] in it")
+    return [(f"{path}: [[expect]] {number}", table) for number, table in enumerate(tables, 1)]
+
+
+def _expected(place: str, table: Any) -> tuple[Principal, tuple[Action, Resource], bool]:
+    """Who is expected to be allowed what. Raises ConfigurationError."""
+    from gapless.settings import suggestion
+
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{place}: it is no table")
+    for key in table:
+        if key not in EXPECTATION:
+            raise ConfigurationError(f"{place}: there is no key {key!r}{suggestion(key, list(EXPECTATION))}")
+    for key, kind in (("who", str), ("action", str), ("resource", str), ("allowed", bool), ("client_id", str)):
+        if key not in table and key != "client_id":
+            raise ConfigurationError(f"{place}: {key} is missing")
+        if key in table and type(table[key]) is not kind:
+            raise ConfigurationError(f"{place}: {key}: {table[key]!r} is not a {kind.__name__}")
+    try:
+        question = _question(table["action"], table["resource"], table.get("client_id"))
+        return _principal(table["who"]), question, table["allowed"]
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}: {error}") from error
