@@ -15,6 +15,7 @@ from gapless.selectors.topics import (
     check_topic,
     looks_foreign,
     pattern_covers,
+    patterns_meet,
     topic_matches,
 )
 from unit.held import assert_nothing_is_left
@@ -167,3 +168,13 @@ def test_a_pattern_covers_another_if_and_only_if_no_topic_says_otherwise(wide: s
 def test_patterns_of_other_systems_look_foreign(pattern: str, meant: str) -> None:
     assert looks_foreign(check_pattern(pattern)) == meant
     assert not meant or check_pattern(meant)
+
+
+@given(st.lists(some_patterns, max_size=8), some_patterns)
+def test_a_tree_finds_the_patterns_that_cover_a_pattern_or_meet_it(filed: list[str], pattern: str) -> None:
+    tree: PatternTree[str] = PatternTree()
+    for each in filed:
+        tree.put(each, each)
+
+    assert sorted(tree.covering(pattern)) == sorted({each for each in filed if pattern_covers(each, pattern)})
+    assert sorted(tree.meeting(pattern)) == sorted({each for each in filed if patterns_meet(each, pattern)})

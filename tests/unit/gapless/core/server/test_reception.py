@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gapless.core.ports import Authentication
-from gapless.core.principals import NO_CERTIFICATE, Certificate, Judgement, PeerInfo, Refusal
-from gapless.core.server.reception import Reception
+from gapless.core.principals import NO_CERTIFICATE, Admission, Certificate, Judgement, PeerInfo, Principal, Refusal
+from gapless.core.server.reception import Reception, WithinProcess
 
 NOBODY = PeerInfo("127.0.0.1:1", NO_CERTIFICATE, secure=False, is_local=True, binding=b"")
 SHOWN = PeerInfo("127.0.0.1:1", Certificate("ada"), secure=True, is_local=False, binding=b"")
@@ -52,3 +52,13 @@ def test_of_several_of_a_kind_the_first_is_asked_that_knows_the_client() -> None
     reception = Reception([CERTIFICATE, ANYBODY], is_local=True)
     assert [judge(reception, "", peer) for peer in (SHOWN, NOBODY)] == ["certificate", "anonymous"]
     assert judge(Reception([ANYBODY, CERTIFICATE], is_local=True), "", SHOWN) == "anonymous"
+
+
+def test_the_process_itself_comes_in_as_nobody_in_particular() -> None:
+    within, begun = WithinProcess(), WithinProcess().begin("", "desk-7", NOBODY)
+
+    assert begun is not None
+    assert begun.answer(b"") == Admission(Principal(""), None)
+    assert (within.is_within, within.is_local) == (True, True)
+    assert within.begin("scram", "desk-7", NOBODY) is None
+    assert not Reception([ANYBODY], is_local=True).is_within
