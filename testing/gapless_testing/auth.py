@@ -116,7 +116,7 @@ class AuthHarness:
 
 
 @contextmanager
-def _nothing_blocks() -> Iterator[None]:
+def nothing_blocks() -> Iterator[None]:
     """Whoever waits, or asks somebody else, fails."""
 
     def blocked(*_: Any, **__: Any) -> Any:
@@ -307,7 +307,7 @@ class _Walk:
             self._says = []
             return False
         try:
-            with _nothing_blocks():
+            with nothing_blocks():
                 judged = self._authentication.answer(message)
         except AuthError:
             raise
@@ -342,7 +342,7 @@ class _Walk:
 
 def converse(harness: AuthHarness, authenticator: Authenticator, proof: Proof) -> Talk:
     """A whole handshake. Raises AuthError when the authenticator raises, blocks, or answers nonsense."""
-    with _nothing_blocks():
+    with nothing_blocks():
         authentication = authenticator.begin("desk-7", harness.peer)
     if authentication is None:
         return Talk(Refusal("it does not know such clients"), [], [])
