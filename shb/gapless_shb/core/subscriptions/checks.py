@@ -159,7 +159,7 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     the topics of the subscription.
     """
     if target.name:
-        check_may_consume(hosting, session, target.name, ())
+        check_may_consume(hosting, session, target.name)
     by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
     if not target.sid and by_name is None:
         home = hosting.places.of_new(session.client_id, target.name)
@@ -170,21 +170,32 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     found = by_name or known_by_id(hosting, session, target)
     if not found.durable:
         raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
-    check_may_consume(hosting, session, found.name, found.topics)
+    if found.name != target.name:
+        try:
+            check_may_consume(hosting, session, found.name)
+        except RefusedError:  # it may have been guessed: its name is not told
+            who = f"principal {session.principal.name!r}"
+            reason = f"{who} may not consume the subscription that it names by an id: no [[allow]] lets it"
+            raise RefusedError(Code.FORBIDDEN, reason) from None
+    check_may_read(hosting, session, found)
     if not found.begun:
         raise RefusedError(Code.RETRY, "the subscription is being created")
     return found
 
 
-def check_may_consume(hosting: Hosting, session: ClientSession, name: str, topics: Iterable[str]) -> None:
-    """Raises RefusedError if a client may not consume its subscription of that name, with these topics."""
-    authorizer = hosting.authorizer
-    if not authorizer.asks:
-        return
-    refused = authorizer.refusal(session.principal, Action.CONSUME, Durable(session.client_id, name))
-    refusals = (authorizer.refusal(session.principal, Action.SUBSCRIBE, topic) for topic in topics)
-    if reason := refused or next(filter(None, refusals), ""):
+def check_may_consume(hosting: Hosting, session: ClientSession, name: str) -> None:
+    """Raises RefusedError if a client may not consume its subscription of that name, whether it exists or not."""
+    authorizer, named = hosting.authorizer, Durable(session.client_id, name)
+    if authorizer.asks and (reason := authorizer.refusal(session.principal, Action.CONSUME, named)):
         raise RefusedError(Code.FORBIDDEN, reason)
+
+
+def check_may_read(hosting: Hosting, session: ClientSession, subscription: SubscriptionRecord) -> None:
+    """Raises RefusedError if a client may not subscribe to what a subscription subscribes to."""
+    authorizer = hosting.authorizer
+    for topic in subscription.topics if authorizer.asks else ():
+        if reason := authorizer.refusal(session.principal, Action.SUBSCRIBE, topic):
+            raise RefusedError(Code.FORBIDDEN, reason)
 
 
 def elsewhere(node: BrokerId, hosting: Hosting) -> RefusedError:

@@ -23,7 +23,8 @@ from gapless.core.network.facts import (
     Verdict,
     Want,
 )
-from gapless.core.ports import Tell
+from gapless.core.ports import Action, Resource, Tell
+from gapless.core.principals import Principal
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, STEP
 from gapless.core.wire.messages import ListPubends, PubendList
 from gapless.errors import ConfigurationError
@@ -275,6 +276,27 @@ def test_clients_may_list_the_pubends() -> None:
     assert (rest.newest, rest.stable, rest.publishers) == (publisher_last(harness), publisher_last(harness), 1)
     assert flights.shbs == rest.shbs == ("shb1",)
     assert rest.log_bytes == sum(len(raw) for _, raw in harness.records(f"phb.{rest.pubend}"))
+
+
+def test_a_list_leaves_out_pubends_that_one_may_not_know_of_and_counts_them() -> None:
+    class Rules:
+        asks = True
+
+        def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
+            assert (principal, action) == (Principal("somebody"), Action.OBSERVE)
+            return "" if resource == "topic b.#" else "no"
+
+    harness = Harness(PubendSettings("one", topics=("a",)), PubendSettings("two", topics=("a.x", "b.#")))
+    harness.rules = Rules()
+    harness.sync()
+    harness.crash()
+    harness.sync()
+
+    (tell,) = harness.request(ListPubends(7))
+
+    assert isinstance(tell, Tell)
+    assert isinstance(tell.message, PubendList)
+    assert ([row.topics for row in tell.message.rows], tell.message.hidden) == ([("a.x", "b.#")], 1)
 
 
 def publisher_last(harness: Harness) -> int:

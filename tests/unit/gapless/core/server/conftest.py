@@ -34,6 +34,8 @@ class Guard:
         """When what it says is over."""
         self.groups: frozenset[str] = frozenset()
         """Those of everybody."""
+        self.nameless = False
+        """Whether it forgets to say who somebody is."""
         self.wait = 0
         """How long a client has to wait for what it says, in nanoseconds."""
 
@@ -69,7 +71,8 @@ class Asked:
         if credentials == b"bad":
             judged = Refusal("it says bad")
         elif credentials != b"more":
-            principal = Principal(credentials.decode() or "anonymous", self._guard.groups)
+            name = "" if self._guard.nameless else credentials.decode() or "anonymous"
+            principal = Principal(name, self._guard.groups)
             judged = Admission(principal, self._guard.until)
         return Later(self._guard.wait, judged) if self._guard.wait else judged
 

@@ -21,6 +21,7 @@ from gapless.core.wire.messages import (
     Code,
     Heartbeat,
     Hello,
+    HelloRefused,
     ListPubends,
     OpenPublisher,
     Proof,
@@ -422,3 +423,14 @@ def test_the_session_that_has_asked_for_it_goes_on(broker: Any) -> None:
     assert other.wire.hear(outputs.get(other.link)) == [Closing("another password")]
     assert asked.link not in outputs
     assert broker.sessions.count == 1
+
+
+def test_nobody_comes_in_without_a_name_but_the_process_itself(broker: Any) -> None:
+    """For whoever has none there are no rules: an authenticator that gives none would let its client do everything."""
+    client = broker.link()
+    broker.guard.nameless = True
+
+    [refused] = client.say(hello(credentials=b"ada"))
+
+    assert refused == HelloRefused(Code.UNAUTHORIZED, "the credentials are not valid here")
+    assert "has given it no name" in broker.alarms[0].text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gapless.core.alarms import Note
-from gapless.core.ports import AllowAll, Authorizer, ClientSession, Delete, Set, Tell, Write
+from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, Delete, Resource, Set, Tell, Write
 from gapless.core.principals import Principal
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users, row_of, verifier_of
 from gapless.core.wire.messages import (
@@ -261,3 +261,34 @@ def test_a_row_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
 
     assert row_of("ada", bytes(stored) + b"\x07") == ADA
     assert verifier_of(bytes(stored) + b"\x07") == verifier()
+
+
+# ---------------------------------------------------------------------------------- where there are rules
+
+
+class Rules:
+    """Lets an administrator manage users."""
+
+    asks = True
+
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
+        allowed = (principal.name, action, resource) == ("admin", Action.MANAGE, "users")
+        return "" if allowed else f"{principal} may not {action.value} {resource}"
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("message", MANAGING.values(), ids=MANAGING)
+def test_where_there_are_rules_they_say_who_manages_users_from_wherever(message: Any, is_local: bool) -> None:
+    world = World(rows={"ada": ADA}, authorizer=Rules())
+
+    failed = refused(world.ask(message, name="bob", is_local=is_local))
+    assert (failed.code, failed.reason) == (Code.FORBIDDEN, "bob may not manage users")
+    assert not isinstance(world.ask(message, name="admin", is_local=is_local), RequestFailed)
+
+
+def test_with_rules_too_everybody_changes_the_own_password_and_no_more() -> None:
+    world = World(rows={"ada": ADA}, authorizer=Rules())
+
+    assert world.ask(ChangeUser(1, "ada", verifier(b"b"), None), name="ada", is_local=False) is None
+    for message in (ChangeUser(1, "ada", verifier(b"b"), ("ops",)), RemoveUser(1, "ada")):
+        assert refused(world.ask(message, name="ada", is_local=True)).code is Code.FORBIDDEN

@@ -99,6 +99,17 @@ def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
             one.check(raw(*events), who)
 
 
+def test_who_may_not_publish_to_a_topic_is_not_told_whether_there_is_one() -> None:
+    """Neither that another pubend has it, nor that nobody does."""
+    one = BatchCheck(("flights",), frozenset({"of.a.log"}), 1000, Rules())
+
+    for topic in ("of.a.log", "ships"):
+        with pytest.raises(AuthorizationError, match=f"^bob may not publish to {topic}$"):
+            one.check(columns([b"x"], topic=topic), Principal("bob"))
+    with pytest.raises(InvalidTopicError, match="empty level"):
+        one.check(columns([b"x"], topic="a..b"), Principal("bob"))
+
+
 def test_a_topic_of_another_pubend_is_refused() -> None:
     one = check("flights.#", "trains")
 
