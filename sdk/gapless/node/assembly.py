@@ -60,7 +60,7 @@ class Loaded:
     open_auth: Mapping[str, Any]
     """By the names of the authenticators, in their order."""
     authorizer: Authority
-    doubts: tuple[str, ...]
+    doubts: tuple[Alarm, ...]
     """What is to be looked at in the rules about who may do what."""
     listeners: tuple[tuple[ListenSection, Transport], ...]
     open_storage: Any
@@ -113,7 +113,10 @@ def load_plugins(config: NodeConfig) -> Loaded:
         config,
         open_auth,
         Authority(authorizer),
-        doubts_about(config, authorizer),
+        tuple(
+            Alarm(AlarmCode.RULES_DOUBTFUL, doubt, f"doubt {number}")
+            for number, doubt in enumerate(doubts_about(config, authorizer), 1)
+        ),
         tuple(listeners),
         open_storage,
         open_routing,
@@ -174,11 +177,11 @@ def open_authorizer(config: NodeConfig) -> Authorizer:
     return found
 
 
-def doubts_about(config: NodeConfig, authorizer: Authorizer) -> tuple[str, ...]:
+def doubts_about(config: NodeConfig, authorizer: Authorizer) -> list[str]:
     """What is to be looked at in the rules: it is no mistake for sure, and rules that are for nobody."""
     if not isinstance(authorizer, Rules):
-        return ()
-    return (*authorizer.warnings, *strangers(authorizer.rules, [section.plugin for section in config.auth]))
+        return []
+    return [*authorizer.warnings, *strangers(authorizer.rules, [section.plugin for section in config.auth])]
 
 
 @contextmanager
@@ -425,8 +428,6 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
     machine.start(now, wall, RouterContext(name, identity.start, loaded.network, config.routing.options, saved))
-    for doubt in loaded.doubts:
-        shell.alarm(Alarm(AlarmCode.RULES_DOUBTFUL, doubt, doubt.partition(": [[")[2].partition(" (")[0]))
     if identity.shut_out_by:
         machine.on_ran_twice(RanTwice(identity.shut_out_by))
     return machine

@@ -299,6 +299,8 @@ class Node:
         self._began = time.monotonic()
         self._failure = None
         self._alarms.on_restart(self._clock()[1])
+        for doubt in self._loaded.doubts:
+            shell.alarm(doubt)
         await shell.ask_neighbours(NEIGHBOURS_TIMEOUT)
         shell.start()
         await shell.settled(STOP_TIMEOUT)

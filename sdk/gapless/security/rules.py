@@ -23,6 +23,7 @@ from gapless.security.names import group_problem, user_problem
 from gapless.selectors.topics import PatternTree, pattern_covers
 
 EVERYBODY: Final = "*"
+EVERYTHING: Final = "*"
 GROUP: Final = "group:"
 DECISIONS_MAX: Final = 8192
 """So many decisions are kept."""
@@ -56,13 +57,13 @@ class Rule:
 
     @property
     def names_durables(self) -> bool:
-        """Whether it is for some durable subscriptions alone."""
-        return bool(self.names or self.client_ids)
+        """Whether it is for some durable subscriptions alone: `*` names all of them."""
+        return any(patterns and EVERYTHING not in patterns for patterns in (self.names, self.client_ids))
 
     @property
     def names_nothing(self) -> bool:
         """Whether it is for everything that its actions are about."""
-        return not (self.topics or self.names_durables)
+        return not self.names_durables and (not self.topics or "#" in self.topics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ def is_for(rule: Rule, principal: Principal, action: Action) -> bool:
 
 
 def concerns(rule: Rule, principal: Principal, action: Action, resource: Resource) -> bool:
-    whole = not (rule.topics or rule.names or rule.client_ids)
+    all_durables = "*" in (rule.names or "*") and "*" in (rule.client_ids or "*")
+    whole = all_durables and "#" in (rule.topics or "#")
     if isinstance(resource, Durable):
         if action in (Action.PUBLISH, Action.SUBSCRIBE) or (rule.names and not globbed(rule.names, resource.name)):
             return False
@@ -56,7 +57,7 @@ def concerns(rule: Rule, principal: Principal, action: Action, resource: Resourc
             return whole or any(meant <= topics for topics in map(topics_of, rule.topics))
         return not rule.topics or any(meant & topics for topics in map(topics_of, rule.topics))
     if action is Action.MANAGE:
-        return not (rule.names or rule.client_ids)
+        return all_durables
     if resource in ("subscriptions", "pubends"):
         return whole or not rule.denies
     return whole or rule.denies
