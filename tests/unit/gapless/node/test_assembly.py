@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,20 +11,24 @@ import pytest
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
-from gapless.core.ports import Authentication
-from gapless.core.principals import PeerInfo
+from gapless.core.ports import Action, Authentication, Authorizer, Resource
+from gapless.core.principals import PeerInfo, Principal
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import (
     check_exposure,
     claim,
     dialable,
+    doubts_about,
     is_everywhere,
     load_plugins,
     make_machine,
+    open_authorizer,
     open_volume,
 )
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.gauges import SESSIONS
+from gapless.plugins import hookimpl
+from gapless.security.rules import Rules
 from gapless.spi import Create
 from links import FakeTransport
 from nodes import LAST, TOLD, LogRole, StraightRouter
@@ -277,3 +282,76 @@ def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) 
     assert asked[0]["options"] == {"cache": 3}
     assert asked[0]["create"] is Create.NO
     assert asked[0]["identity"].node == "desk"
+
+
+# --------------------------------------------------------------------------------- who may do what
+
+RULE = {"who": "shop", "actions": "publish", "topics": "#"}
+
+
+def test_without_rules_nobody_need_ask() -> None:
+    assert not open_authorizer(config()).asks
+    assert not open_authorizer(config(acl={"plugin": "allow-all"})).asks
+
+
+def test_rules_stand_in_the_configuration_or_in_a_file_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "acl.toml").write_text("[[allow]]\nwho = 'shop'\nactions = 'publish'\ntopics = '#'\n", "utf-8")
+    beside = make_config({"acl": {"file": "acl.toml"}}, str(tmp_path / "gapless.toml"))
+
+    for made in (open_authorizer(config(allow=[RULE])), open_authorizer(beside)):
+        assert isinstance(made, Rules)
+        assert [rule.who for rule in made.rules] == [("shop",)]
+    assert made.rules[0].place == f"{tmp_path / 'acl.toml'}: [[allow]] 1 (line 1)"
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"acl": {"plugin": "rules"}}, "gapless.toml: there is no rule in it"),
+        ({"acl": {"fiel": "x"}}, "gapless.toml: acl: the authorizer 'allow-all' has no option 'fiel'"),
+        ({"acl": {"file": "x"}, "allow": [RULE]}, "gapless.toml: acl: file: there are rules in x, and [[allow]] here"),
+        ({"acl": {"file": "nowhere.toml"}}, "nowhere.toml: cannot be read"),
+        ({"acl": {"file": 7}}, "gapless.toml: acl: file: it is the path of a file of rules, not 7"),
+        (
+            {"acl": {"plugin": "allow-all"}, "deny": [RULE]},
+            "gapless.toml: acl: plugin: 'allow-all' does not look at the [[deny]]",
+        ),
+        ({"acl": {"plugin": "theirs"}}, "gapless.toml: acl: no acl plugin is called 'theirs'"),
+        ({"allow": RULE}, "gapless.toml: allow: write it as [[allow]]"),
+        ({"allow": [{**RULE, "who": ""}]}, "gapless.toml: [[allow]] 1: who: an empty name"),
+    ],
+)
+def test_rules_that_are_wrong_name_the_file_and_the_key(sections: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        open_authorizer(config(**sections))
+    assert str(raised.value).startswith(complaint)
+
+
+def test_another_plugin_decides_with_its_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Theirs:
+        asks = True
+
+        @hookimpl
+        def open_acl(self, options: Mapping[str, Any]) -> Authorizer:
+            assert options == {"file": "theirs.txt"}
+            return self
+
+        def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
+            return "no"
+
+    monkeypatch.setattr(plugins, "_added", {("acl", "theirs"): Theirs()})
+    plugins.load.cache_clear()
+
+    made = open_authorizer(config(acl={"plugin": "theirs", "file": "theirs.txt"}))
+    assert made.refusal(Principal("shop"), Action.PUBLISH, "a") == "no"
+    assert doubts_about(config(), made) == []
+    plugins.load.cache_clear()
+
+
+def test_rules_for_nobody_are_doubtful() -> None:
+    sections = config(allow=[RULE, {**RULE, "who": "*", "topics": "a/b"}])
+
+    told = doubts_about(sections, open_authorizer(sections))
+
+    assert [each.partition(": ")[2][:11] for each in told] == ["[[allow]] 2", "[[allow]] 1"]
+    assert "everybody is 'anonymous'" in told[1]

@@ -60,6 +60,8 @@ class Node:
         self.retired: list[str] = []
         self.subscriptions = [f"s-{name}"]
         self.slow = False
+        self.hidden = 0
+        """So many are left out of each part of a list."""
         self.waiting: list[Callable[[], None]] = []
         self.told: list[tuple[int, Any]] = []
         roles = ROLES[name]
@@ -98,13 +100,15 @@ class Node:
         return [Status(message.request, [SESSIONS.gauge(len(self.name))])]
 
     def _pubends(self, message: ListPubends) -> Sequence[Any]:
-        return [PubendList(message.request, [pubend(f"p-{self.name}")])]
+        return [PubendList(message.request, [pubend(f"p-{self.name}")], hidden=self.hidden)]
 
     def _subscriptions(self, message: ListSubscriptions) -> Sequence[Any]:
         names = self.subscriptions
         parts = [names[at : at + 100] for at in range(0, len(names), 100)] or [[]]
         return [
-            SubscriptionList(message.request, list(map(subscription, part)), more=part is not parts[-1])
+            SubscriptionList(
+                message.request, list(map(subscription, part)), more=part is not parts[-1], hidden=self.hidden
+            )
             for part in parts
         ]
 
@@ -205,6 +209,20 @@ def test_listings_are_the_same_at_every_node_and_say_where_each_row_is(at: str) 
     assert [(row.node, row.pubend) for row in pubends.rows] == [("phb1", "p-phb1"), ("phb2", "p-phb2")]
     assert (subscriptions.request, pubends.request) == (7, 8)
     assert (subscriptions.missing, pubends.missing) == ((), ())
+
+
+def test_what_nodes_have_left_out_is_counted_together() -> None:
+    net = Net()
+    for number, node in enumerate(("phb1", "phb2", "shb"), 1):
+        net.nodes[node].hidden = number
+
+    [pubends] = net.ask("ib", ListPubends(8))
+    [subscriptions] = net.ask("ib", ListSubscriptions(7))
+    net.nodes["shb"].subscriptions = [f"s{number}" for number in range(250)]
+    parts = net.ask("ib", ListSubscriptions(7))
+
+    assert (pubends.hidden, subscriptions.hidden) == (3, 3)
+    assert sum(part.hidden for part in parts) == 9, "three in each part"
 
 
 def test_who_cannot_answer_is_not_asked() -> None:
