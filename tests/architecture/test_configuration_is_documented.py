@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from documents import ROOT
 from gapless.node.config import (
+    AclSection,
     AuthSection,
     LimitsSection,
     ListenSection,
@@ -54,6 +55,8 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[[auth]]`") == keys(AuthSection)
     assert documented("### `[[auth]]` with `certificate`") == keys(CertificateOptions)
     assert documented("### `[[auth]]` with `token`") == keys(TokenOptions)
+    assert documented("## `[acl]`") == keys(AclSection)
+    assert documented("### `[acl]` with `rules`") == {"file"}
     assert documented("## `[routing]`") == keys(RoutingSection)
     assert documented("## `[network]`") == keys(NetworkSection)
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)

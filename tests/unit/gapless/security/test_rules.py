@@ -187,6 +187,23 @@ def test_a_deny_takes_away_what_it_names_and_no_more() -> None:
     assert of_all.refusal(SHOP, Action.CONSUME, other) != ""
 
 
+def test_nothing_that_a_client_says_becomes_a_pattern() -> None:
+    """Signs in a name, a client id or a topic are nothing but themselves."""
+    rules = rules_of(
+        allow("shop", *Action, topics=("orders.eu",), names=("late",), client_ids=("shop",)),
+        allow("group:g", Action.PUBLISH, number=2, topics=("of.the.group",)),
+    )
+
+    for sign in ("*", "#", "shop*", "*shop", "shop|x", ".*", "^shop$", "${shop}", "%s", "[a-z]*", "group:g", "group:*"):
+        assert rules.refusal(Principal(sign), Action.PUBLISH, "orders.eu") != ""
+        assert rules.refusal(Principal(sign), Action.PUBLISH, "of.the.group") != ""
+        assert rules.refusal(Principal("x", frozenset({sign})), Action.PUBLISH, "of.the.group") != ""
+        assert rules.refusal(SHOP, Action.CONSUME, Durable("shop", sign)) != ""
+        assert rules.refusal(SHOP, Action.CONSUME, Durable(sign, "late")) != ""
+        assert rules.refusal(SHOP, Action.PUBLISH, sign) != ""
+        assert rules.refusal(SHOP, Action.SUBSCRIBE, sign) != ""
+
+
 def test_the_status_tells_of_everything_so_nothing_may_be_hidden() -> None:
     whole, part = allow("shop", Action.OBSERVE), allow("shop", Action.OBSERVE, topics=("a",))
 
