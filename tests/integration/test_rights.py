@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,21 @@ from typer.testing import CliRunner
 
 import gapless
 from certificates import Directory
+from documents import ROOT, code_blocks
 from gapless import AuthorizationError, GaplessError, Message, Password, jms
 from gapless.cli.app import app
 from gapless.client import embedded
 from gapless.client.connection import Connecting
 from gapless.client.credentials import PASSWORD_FILE
+from gapless.core.ports import Roaming
 from gapless.core.server.users import UserRow
 from gapless.node.config import make_config
 from gapless.node.node import Node
 from gapless.security.users import new_verifier, write_users
+from gapless_shb.core.state.places import home_of
 from integration.broker_process import BrokerProcess, bounded
 from integration.command_line import Shell
+from integration.networks_in_process import network_of
 
 RULES: dict[str, list[dict[str, Any]]] = {
     "allow": [
@@ -257,6 +263,43 @@ async def test_what_runs_within_the_process_needs_no_rule(monkeypatch: pytest.Mo
         await connection.status()
 
 
+# ------------------------------------------------------------------------------------- in a network
+
+
+async def test_in_a_network_every_node_judges_by_its_own_rules(tmp_path: Path) -> None:
+    """One that lets all pass gets nobody past the others: the node of the log, and the home of a subscription."""
+    write_users(tmp_path / "users", rows())
+    auth = [{"plugin": "scram", "users": str(tmp_path / "users"), "delays": False}]
+    everything = {"who": "*", "actions": ["publish", "subscribe"], "topics": "#"}
+    all_of_them = {"who": "*", "actions": ["consume", "manage", "observe"], "client_ids": "*"}
+    lenient: dict[str, Any] = {"allow": [everything, all_of_them]}
+    strict: dict[str, Any] = RULES
+    async with network_of(tmp_path, "phb", "shb", "shb2") as network:
+        home = home_of("desk", Roaming(("shb", "shb2"), network.network["secret"].encode()))
+        other = "shb" if home == "shb2" else "shb2"
+        for name in ("phb", home):
+            await network.start(name, auth=auth, **strict)
+        await network.start(other, auth=auth, **lenient)
+        await network.until_linked("phb", "shb")
+        await network.until_linked("shb", "shb2")
+        url = network.nodes[other].url
+        async with gapless.connect(url, client_id="desk", credentials=Password("eve", SECRET)) as eve:
+            async with eve.session() as session:
+                with refused("principal 'eve' may not publish to topic 'orders.eu.x'"):
+                    await bounded(session.publisher("orders.eu.x").send(b"x"))
+                with refused("principal 'eve' may not consume the durable subscription 'late' of client 'desk'"):
+                    await bounded(session.subscribe("orders.eu.x", name="late"))
+            with refused("principal 'eve' may not observe 'pubends'"):
+                await eve.pubends()
+            listed = await eve.subscriptions()
+            assert [each.node for each in listed.missing] == [home]
+        async with gapless.connect(url, client_id="desk", credentials=Password("admin", SECRET)) as admin:
+            async with admin.session() as session, session.subscribe("orders.eu.x", name="late") as late:
+                await bounded(session.publisher("orders.eu.x").send(b"for the guest"))
+                assert (await bounded(anext(late))).body == b"for the guest"
+            assert [info.name for info in await admin.subscriptions()] == ["late"]
+
+
 # --------------------------------------------------------------------------- through the front door
 
 
@@ -313,3 +356,24 @@ async def test_rules_that_are_wrong_keep_a_broker_from_starting(tmp_path: Path) 
 
     assert f"{config}: [[allow]] 1 (line 1): actions: there is no action 'pay'" in done.stderr
     assert not (tmp_path / "gapless-data").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the page is written for a shell")
+def test_the_page_on_rights_says_what_is_so(tmp_path: Path) -> None:
+    """docs/howto/give-rights.md, as its reader does it."""
+    page = ROOT / "docs" / "howto" / "give-rights.md"
+    for block in code_blocks(page, "toml"):
+        name = block.code.partition("\n")[0].removeprefix("# ")
+        (tmp_path / name).write_text(block.code, "utf-8")
+    shell = Shell(tmp_path)
+    commands = "\n".join(block.code for block in code_blocks(page, "sh")).splitlines()
+
+    said = [
+        shell.run(*shlex.split(line, comments=False)[1:], status=1 if "orders.#" in line else 0).stdout
+        for line in filter(str.strip, commands)
+    ]
+
+    assert [text.partition(":")[0] for text in said[:3]] == ["yes", "yes", "no"]
+    assert "[[deny]] 1 (line 18) denies a part of that" in said[2]
+    assert said[-1] == "2 of 2 expectations hold\n"
+    shell.run("acl", "show", "--config", "gapless.toml")

@@ -185,6 +185,7 @@ def examine_configuration(examination: Examination, path: Path | None) -> NodeCo
     except ConfigurationError as error:
         examination.findings.append(f"configuration: {error}")
         return None
+    examination.findings += (f"configuration: {doubt.text}" for doubt in loaded.doubts)
     examination.facts["configuration"] |= {
         "node": settings.node.name,
         "storage": settings.storage.plugin,

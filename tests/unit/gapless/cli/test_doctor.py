@@ -129,6 +129,11 @@ def test_a_volume_of_another_node_is_found(gapless: Gapless, configuration: Call
         ("routing.plugin = 'gossip'", "no routing plugin is called 'gossip'; installed: delta, knowledge, local"),
         ("node.min_free_bytes = 1_000_000_000_000_000", "less than node.min_free_bytes"),
         ("listen = [{ address = '0.0.0.0:7400' }]", "insecure = true"),
+        ("allow = [{ who = 'shop', actions = 'pay' }]", "[[allow]] 1: actions: there is no action 'pay'"),
+        (
+            "allow = [{ who = 'shop', actions = 'manage' }]",
+            "[[allow]] 1: 'shop' is for nobody: everybody is",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_found(

@@ -301,6 +301,7 @@ def test_rules_stand_in_the_configuration_or_in_a_file_beside_it(tmp_path: Path)
     for made in (open_authorizer(config(allow=[RULE])), open_authorizer(beside)):
         assert isinstance(made, Rules)
         assert [rule.who for rule in made.rules] == [("shop",)]
+    assert isinstance(made, Rules)
     assert made.rules[0].place == f"{tmp_path / 'acl.toml'}: [[allow]] 1 (line 1)"
 
 

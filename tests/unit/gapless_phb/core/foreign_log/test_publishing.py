@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Append, LogMark, LogTrouble
+from gapless.core.ports import Action, Append, LogMark, LogTrouble, Resource
+from gapless.core.principals import Principal
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
 from gapless.spi import StorageCapabilities
 from gapless_phb.core import rows
@@ -542,6 +543,35 @@ def test_positions_of_subscriptions_alone_cannot_be_stored() -> None:
     rig.feed(SubmitOpen(OpenRequest("key", "seal", 0, None, LOG, 1, claims=True, principal="anonymous"), "claim"))
 
     assert [outcome.verdict for outcome in outcomes(rig.said)][-2:] == [Verdict.INVALID, Verdict.REJECTED]
+
+
+class Rules:
+    """Lets ann publish to the topic of the log."""
+
+    asks = True
+
+    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
+        allowed = (principal, action, resource) == (Principal("ann"), Action.PUBLISH, "topic")
+        return "" if allowed else f"{principal} may not {action.value} {resource}"
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_who_may_not_publish_to_the_topic_of_a_log_gets_nothing_into_it(*, keyed: bool) -> None:
+    rig = gateway()
+    rig.rules = Rules()
+    rig.crash()
+    rig.open()
+    epoch, end = (7, rig.log.end) if keyed else (opened(rig).epoch, rig.log.end)
+
+    for who in ("bob", "ann"):
+        pub = Pub("ann", epoch, 1, columns([who.encode()]), LOG, b"", keyed=keyed, principal=who)
+        rig.feed(Submit(pub, who))
+        rig.serve()
+
+    said = {one.reply_to: one.outcome for one in rig.sent(Submitted) if one.reply_to in {"ann", "bob"}}
+    assert (said["bob"].verdict, said["bob"].reason) == (Verdict.FORBIDDEN, "bob may not publish topic")
+    assert said["ann"].verdict is Verdict.OK
+    assert rig.log.end == end + 1
 
 
 class TestKeyed:
