@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gapless.core.ports import Action, ClientSession, Durable, Resource, Tell
 from gapless.core.principals import Principal
 from gapless.core.wire import messages as m
+from gapless_shb.core.state.registry import Registry, SubscriptionRecord
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.roaming.harness import Pair
 
@@ -202,3 +204,13 @@ def test_the_home_judges_who_removes_a_guest_s_subscription() -> None:
         m.RequestFailed(5, m.Code.FORBIDDEN, "bob may not manage 's' of client 'c'")
     ]
     assert len(pair.home.hosting.registry) == 1
+
+
+def test_a_row_of_an_older_broker_does_not_say_who_created_it() -> None:
+    record = SubscriptionRecord(1, "desk", "late", 1, ("t",), "", 0, 0, {}, principal="ada")
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
+    assert fields.pop() == "ada", "it is the last one"
+
+    registry = Registry.recover(msgspec.msgpack.encode((1, 0)), iter([(b"", msgspec.msgpack.encode(fields))]))
+
+    assert [each.principal for each in registry] == [""]
