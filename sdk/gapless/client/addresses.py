@@ -24,7 +24,9 @@ NO_SECRETS: Final = (
     " Write gapless+tls://USER@HOST?password_file=FILE or ?token_file=FILE"
 )
 _PARAMETERS: Final = re.compile(rf"\?(?:{'|'.join((*TLS_FILES, 'server_name', *LOGIN_FILES))})=")
-_SECRETS: Final = {"password", "passwd", "pwd", "pass", "token", "secret", "access_token"}
+_SECRETS: Final = re.compile(r"(?i)[?&;#/](?:password|passwd|pwd|pass|token|secret|access_token)=")
+_SCHEME: Final = re.compile(r"[A-Za-z0-9+.-]+://|gapless(?:\+[a-z]+)?:")
+"""What stands before the user; whoever forgets it, or half of it, shows no password either."""
 _EXAMPLES = "'gapless://127.0.0.1:7400', 'gapless+tls://broker.example:7400' or 'embedded:./data'"
 
 
@@ -118,11 +120,11 @@ def _has_secret(address: str) -> bool:
     """Whether something in an address looks like a secret: then nothing of it is shown."""
     found = _PARAMETERS.search(address)
     before = address[: found.start()] if found else address
-    user, at, _ = before.partition("://")[2].rpartition("@")
-    if at and ":" in user:
+    scheme = _SCHEME.match(before)
+    user, at, _ = before[scheme.end() if scheme else 0 :].rpartition("@")
+    if at and ":" in user and not address.startswith("embedded:"):
         return True
-    _, _, query = address.partition("?")
-    return any(name.lower() in _SECRETS for name, _ in parse_qsl(query, keep_blank_values=True))
+    return _SECRETS.search(unquote(address)) is not None
 
 
 def _parameters(query: str, *, has_tls: bool) -> dict[str, str]:

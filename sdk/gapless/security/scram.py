@@ -331,8 +331,8 @@ def open_auth(options: Mapping[str, Any], context: AuthContext) -> Authenticator
             raise ConfigurationError(f"the authenticator 'scram' has no option {name!r}; it has 'users' and 'delays'")
     file, delays = options.get("users", ""), options.get("delays", True)
     if not isinstance(file, str):
-        raise ConfigurationError(f"users: the name of a file, not {file!r}")
+        raise ConfigurationError(f"users: the name of a file, not {type(file).__name__}")
     if not isinstance(delays, bool):
-        raise ConfigurationError(f"delays: true or false, not {delays!r}")
+        raise ConfigurationError(f"delays: true or false, not {type(delays).__name__}")
     rows = UsersFile(Path(file), context.now) if file else context.rows
     return Scram(rows, context.secret, Failures(context.now) if delays else None)

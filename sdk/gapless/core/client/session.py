@@ -244,8 +244,14 @@ class SessionCore:
         self._may_wait = self._settings.wait_most
         proving = self._proving
         try:
-            first = proving.first(security.binding, secure=security.secure)
-            hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, first, proving.mechanism)
+            hello = Hello(
+                PROTOCOL,
+                self.network,
+                self.client_id,
+                self._instance,
+                proving.first(security.binding, secure=security.secure),  # and in no variable, which tracebacks show
+                proving.mechanism,
+            )
             check_size(hello)
         except GaplessError as error:
             self._shut(str(error), error)
