@@ -50,6 +50,13 @@ async def welcomes(broker: BrokerProcess, name: str, secret: str) -> bool:
     return True
 
 
+async def until_it_fails(connection: gapless.Connection) -> None:
+    """Works until the connection is over."""
+    for _ in range(1000):
+        await connection.pubends()
+        await asyncio.sleep(0.01)
+
+
 async def test_the_first_user_is_made_while_the_broker_is_stopped(shell: Shell, broker: BrokerProcess) -> None:
     config = broker.directory / "gapless.toml"
     await broker.start()
@@ -87,15 +94,15 @@ async def test_who_is_removed_or_has_another_password_has_to_go(shell: Shell, br
     await publisher.send(b"before")
 
     await user(shell, "password", "ada", "--url", broker.url, secret="two")
-    with pytest.raises(AuthenticationError):
-        await bounded(ada.session().publisher("flights").send(b"after"))
+    with pytest.raises(AuthenticationError, match="the password of user 'ada' was changed: connect with the new one"):
+        await bounded(until_it_fails(ada))
     assert await welcomes(broker, "ada", "two")
     assert not await welcomes(broker, "ada", "one")
     await bob.pubends()
 
     await user(shell, "remove", "bob", "--url", broker.url)
-    with pytest.raises(AuthenticationError):
-        await bounded(bob.pubends())
+    with pytest.raises(AuthenticationError, match="user 'bob' was removed"):
+        await bounded(until_it_fails(bob))
     assert not await welcomes(broker, "bob", "one")
     await publisher.send(b"the others notice nothing")
     for connection in (ada, bob, nobody):
@@ -114,7 +121,7 @@ async def test_whoever_changes_the_own_password_goes_on(broker: BrokerProcess) -
     await here.change_password("ada", "two")
     await here.pubends()
     with pytest.raises(AuthenticationError):
-        await bounded(elsewhere.pubends())
+        await bounded(until_it_fails(elsewhere))
 
     assert here.connected
     for connection in (here, elsewhere):
@@ -143,14 +150,27 @@ async def test_from_another_machine_only_the_own_password_is_changed(tmp_path: P
 
 
 async def test_a_file_of_users_is_read_by_a_broker_that_serves(tmp_path: Path) -> None:
+    """It looks once a second; whoever is removed there, or has another password, has to go."""
     file = tmp_path / "users"
-    ada, bob = (UserRow(new_verifier(secret), (), 1) for secret in ("one", "two"))
-    write_users(file, {"ada": ada})
+    ada, bob, zoe, other = (UserRow(new_verifier(secret), (), 1) for secret in ("one", "two", "three", "four"))
+    write_users(file, {"ada": ada, "zoe": zoe})
     async with BrokerProcess(tmp_path / "b", auth=[{"plugin": "scram", "users": str(file), "delays": False}]) as broker:
+        first = await gapless.connect(broker.url, credentials=Password("ada", "one"))
+        third = await gapless.connect(broker.url, credentials=Password("zoe", "three"))
+        file.write_text('{"name": "ada"', "utf-8")
+        await broker.until_logged(r"line 1 is no user.* count \(credentials_unusable\)")
         assert await welcomes(broker, "ada", "one")
-        write_users(file, {"ada": ada, "bob": bob})
-        await asyncio.sleep(1.1)  # it looks once a second
-        assert await welcomes(broker, "bob", "two")
-        async with gapless.connect(broker.url, credentials=Password("bob", "two")) as connection:
+        write_users(file, {"bob": bob, "zoe": other})
+        await broker.until_logged(r"it is over that .*credentials_unusable")
+        await broker.until_logged("there are 2")
+        for gone, why in ((first, "user 'ada' was removed"), (third, "the password of user 'zoe' was changed")):
+            with pytest.raises(AuthenticationError, match=why):
+                await bounded(until_it_fails(gone))
+        assert await welcomes(broker, "zoe", "four")
+        async with gapless.connect(broker.url, credentials=Password("bob", "two")) as second:
+            alarms = (await second.status()).alarms
+            assert [alarm.over for alarm in alarms if alarm.code == "credentials_unusable"] == [True]
             with pytest.raises(gapless.ConfigurationError, match="gapless user --file"):
-                await connection.add_user("zoe", "x")
+                await second.add_user("eve", "x")
+        for connection in (first, third):
+            await connection.close()
