@@ -254,7 +254,8 @@ class SessionCore:
                 proving.first(security.binding, secure=security.secure),  # and in no variable, which tracebacks show
                 proving.mechanism,
             )
-            check_size(hello)
+            if hello.credentials:
+                check_size(hello)
         except GaplessError as error:
             self._shut(str(error), error)
         else:
