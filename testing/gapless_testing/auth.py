@@ -47,7 +47,7 @@ from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless.texts import name_problem
 
 SEED: Final = 7
-GARBAGE: Final = 300
+GARBAGE: Final = 150
 """So much of it is tried at each point of a handshake."""
 LATER_MAX: Final = 60_000_000_000
 """No client waits longer for a verdict, in nanoseconds."""

@@ -60,10 +60,10 @@ async def test_the_page_leads_to_a_client_of_a_secured_broker(tmp_path: Path) ->
 
         status, output = await run(publish.replace("7400", port), tmp_path)
         assert status == 0, output
-        status, output = await run(f"{sys.executable} secured.py", tmp_path)
-        assert (status, output.strip()) == (0, "hello"), output
-
-        status, output = await run(publish.replace("7400", port).replace("ada.txt", "wrong.txt"), tmp_path)
+        wrong = publish.replace("7400", port).replace("ada.txt", "wrong.txt")
+        right, refused = await asyncio.gather(run(f"{sys.executable} secured.py", tmp_path), run(wrong, tmp_path))
+        assert (right[0], right[1].strip()) == (0, "hello"), right
+        status, output = refused
         assert status == 1
         assert "the credentials are not valid here" in output
         (listed, *_) = rest
