@@ -193,7 +193,7 @@ async def _measure(broker: Broker, guesses: int) -> dict[str, float]:
 
 
 def _authenticator(rows: dict[str, bytes]) -> Authenticator:
-    context = AuthContext(rows, b"s" * 32, wall=lambda: 0, now=time.monotonic_ns)
+    context = AuthContext(rows, b"s" * 32, wall=lambda: 0, now=time.monotonic_ns, end=lambda _name, _reason: None)
     made: Authenticator = load("auth", "scram")(options={"delays": False}, context=context)
     return made
 

@@ -142,7 +142,7 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
     try:
         section = PhbSection.model_validate({key: value for key, value in config.items() if key not in of_logs})
     except ValidationError as error:
-        raise ConfigurationError("; ".join(_faults(error))) from error
+        raise ConfigurationError("; ".join(_faults(error))) from None
     logs = tuple(opening for name in of_logs for opening in _logs(name, config[name]))
     if not section.pubends and not logs:
         raise ConfigurationError("phb.pubends: there is none, and no log of others either: nothing could be published")

@@ -53,5 +53,5 @@ def open_release(options: Mapping[str, Any]) -> ReleasePolicy:
         limits = LimitsOptions.model_validate(dict(options))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-        raise ConfigurationError("; ".join(faults)) from error
+        raise ConfigurationError("; ".join(faults)) from None
     return Limits(limits.max_retain_seconds, limits.max_retain_bytes)

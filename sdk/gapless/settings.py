@@ -87,9 +87,10 @@ def _problem(model: type[BaseModel], detail: Any, source: str, variables: Mappin
         name = location[-1]
         hint = f": {_HINTS[name]}" if name in _HINTS else suggestion(name, _known_keys(model, location[:-1]))
         return f"{where}: there is no key {key!r}{hint}"
-    shown = f", not {detail['input']!r}" if detail["type"] not in {"missing", "value_error"} else ""
-    if "secret" in key or (isinstance(detail["input"], (dict, list)) and "secret" in str(detail["input"])):
-        shown = ""  # whatever it is, it may be one
+    given = detail["input"]
+    # Whatever it is, it may be a secret, or have one somewhere in it.
+    is_shown = not isinstance(given, (dict, list)) and "secret" not in key
+    shown = f", not {given!r}" if is_shown and detail["type"] not in {"missing", "value_error"} else ""
     return f"{where}: {key}: {detail['msg'].removeprefix('Value error, ')}{shown}"
 
 

@@ -453,7 +453,7 @@ class Transport(Protocol):
 
 @runtime_checkable
 class TellsTroubles(Protocol):
-    """What a transport may have beside: it tells what its operator should do something about."""
+    """What a transport, or an authenticator, may have beside: it tells what its operator should do something about."""
 
     def troubles(self) -> Sequence[Alarm]:
         """Returns what is wrong now, at most one alarm of a code about one thing. Never blocks.

@@ -19,7 +19,7 @@ def open_role(context: RoleContext) -> Role:
         config = ShbConfig.model_validate(dict(context.config))
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigurationError(f"[shb] {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise ConfigurationError(f"[shb] {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     timing = Timing(
         checkpoint_ms=max(1, round(config.checkpoint_seconds * 1000)),
         silence_ms=max(1, round(config.silence_seconds * 1000)),

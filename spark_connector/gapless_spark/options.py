@@ -15,7 +15,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias
 
-from gapless.client.addresses import Login, with_login
+from gapless.client.addresses import Login, parse, with_login
 from gapless.client.credentials import PASSWORD_FILE
 from gapless.client.options import check_name
 from gapless.errors import ConfigurationError, GaplessError
@@ -201,6 +201,7 @@ def address_of(brokers: str, user: str, password_file: str, token_file: str) -> 
     if user and not password_file:
         password_file = os.environ.get(PASSWORD_FILE, "")
     if not user and not password_file and not token_file:
+        parse(brokers)  # it is shown, and goes to all workers: now is the time to refuse one with a password in it
         return brokers
     return with_login(brokers, Login(user, password_file, token_file))
 

@@ -40,6 +40,7 @@ from gapless.selectors.topics import check_patterns, check_topic
 from gapless.selectors.values import EXACT_MAX
 from gapless.spi import VolumeIdentity
 from gapless.texts import NAME_BYTES_MAX
+from gapless_log.kafka import unpacking
 from gapless_log.kafka.lineage import EPOCHS_MAX, OFFSETS_MAX
 from gapless_phb.config import NAME, PhbSection, PubendSection
 from gapless_phb.core import rows as phb_rows
@@ -137,6 +138,7 @@ EVENTS = {
     "priority": "0 to 9",
     "expiration": "before the year 10000",
     "batch of `send_batch`, with its frame": size(default(LimitsSection, "max_frame_bytes")),
+    "record batch of a Kafka topic, decompressed": size(unpacking.UNPACKED_MAX),
     "record of a Kafka topic, decompressed, with its frame": size(default(LimitsSection, "max_frame_bytes")),
 }
 PUBLISHERS = {

@@ -1,9 +1,10 @@
-"""A broker process whose certificate and authorities are replaced while clients work: nobody who may stay notices."""
+"""A broker whose certificate and authorities are replaced while clients work: nobody who may stay notices."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -15,7 +16,10 @@ import trustme
 
 import gapless
 from certificates import Directory, der_of
-from integration.broker_process import BrokerProcess, bounded, until
+from gapless.node.node import Node
+from gapless_transport import tls_files
+from integration.broker_process import bounded, until
+from integration.nodes_in_process import running_node
 
 CLIENTS = 20
 EXPIRES, UNUSABLE = "certificate_expires", "certificate_unusable"
@@ -28,12 +32,14 @@ def directory(tmp_path: Path) -> Directory:
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, directory: Directory) -> AsyncIterator[BrokerProcess]:
-    """It asks its clients for certificates."""
+async def broker(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    """It asks its clients for certificates, and looks often whether its own files have changed."""
+    monkeypatch.setattr(tls_files, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gapless.node.upkeep.INTERVAL", 0.05)
     files = {name: str(path) for name, path in directory.listening.items()}
-    broker = BrokerProcess(tmp_path / "broker", listen=[{"address": "127.0.0.1:0", **files}])
-    async with broker:
-        yield broker
+    sections: dict[str, Any] = {"listen": [{"address": "127.0.0.1:0", **files}]}
+    async with running_node(**sections) as node:
+        yield node
 
 
 class Badge:
@@ -46,11 +52,11 @@ class Badge:
         issued = authority.issue_cert("client.example", common_name=name)
         self._own.write_bytes(issued.private_key_and_cert_chain_pem.bytes())
 
-    def url(self, broker: BrokerProcess) -> str:
+    def url(self, broker: Node) -> str:
         """What a client dials."""
         return f"{broker.url}?ca={self._ca}&certificate={self._own}"
 
-    async def sees(self, broker: BrokerProcess) -> bytes:
+    async def sees(self, broker: Node) -> bytes:
         """The certificate that the broker shows to who comes now."""
         context = ssl.create_default_context(cafile=self._ca)
         context.load_cert_chain(self._own)
@@ -115,7 +121,7 @@ async def until_alarms(connection: gapless.Connection, expected: set[str]) -> No
     raise AssertionError(f"expected {expected}, and found {await alarms_of(connection)}")
 
 
-async def until_seen(badge: Badge, broker: BrokerProcess, certificate: bytes) -> None:
+async def until_seen(badge: Badge, broker: Node, certificate: bytes) -> None:
     """Waits until who comes sees that certificate."""
     for _ in range(100):
         if await badge.sees(broker) == certificate:
@@ -125,8 +131,9 @@ async def until_seen(badge: Badge, broker: BrokerProcess, certificate: bytes) ->
 
 
 async def test_certificates_and_authorities_are_replaced_while_clients_work(
-    broker: BrokerProcess, directory: Directory
+    broker: Node, directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     former = trustme.CA()
     directory.trust(directory.authority, former)
     ours = Badge(directory, directory.authority, "ours")
@@ -175,12 +182,12 @@ async def test_certificates_and_authorities_are_replaced_while_clients_work(
             await consumer.leave()
 
     came = [f"client 'c{number}' has connected" for number in range(CLIENTS)]
-    assert [broker.log.count(line) for line in came] == [1] * CLIENTS, "nobody had to connect again"
-    assert "Traceback" not in broker.log
-    assert broker.log.count(f"({EXPIRES})") == 2, "it is told when it begins, and when it is over"
+    assert [caplog.text.count(line) for line in came] == [1] * CLIENTS, "nobody had to connect again"
+    assert "Traceback" not in caplog.text
+    assert caplog.text.count(f"({EXPIRES})") == 2, "it is told when it begins, and when it is over"
 
 
-async def until_let_in(badge: Badge, broker: BrokerProcess, *, let_in: bool = True) -> None:
+async def until_let_in(badge: Badge, broker: Node, *, let_in: bool = True) -> None:
     """Waits until who shows that is let in, or is not: in TLS 1.3 that is known when something comes, or the end."""
     for _ in range(100):
         try:

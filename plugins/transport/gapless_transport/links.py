@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from gapless import loggers
+from gapless.core.principals import NO_CERTIFICATE
 from gapless.spi import Certificate, Link, LinkHandler
 from gapless_transport.options import LinkOptions
 
@@ -74,7 +75,7 @@ class BaseLink(Generic[Item]):
 
     def __init__(self, peer: str, options: LinkOptions, *, secure: bool) -> None:
         self.peer = peer
-        self.certificate = Certificate()
+        self.certificate: Certificate = NO_CERTIFICATE
         self.shown = b""
         self.secure = secure
         self.refusal: Exception | None = None

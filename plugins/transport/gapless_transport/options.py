@@ -44,7 +44,7 @@ def checked(model: type[Options], options: Mapping[str, Any], plugin: str) -> Op
         return model.model_validate(dict(options))
     except ValidationError as error:
         problems = [_problem(model, item["loc"], item["type"], item["msg"]) for item in error.errors()]
-        raise ConfigurationError(f"transport {plugin!r}: {'; '.join(problems)}") from error
+        raise ConfigurationError(f"transport {plugin!r}: {'; '.join(problems)}") from None  # it shows what was given
 
 
 def _problem(model: type[BaseModel], location: tuple[int | str, ...], kind: str, message: str) -> str:

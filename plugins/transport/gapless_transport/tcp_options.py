@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gapless import descriptors
 from gapless_transport.options import LinkOptions
@@ -43,6 +43,13 @@ class TcpOptions(LinkOptions):
     """Who holds some of that for longer is disconnected when others wait for room."""
     backlog: int = Field(default=1024, ge=1)
     """How many connections may wait to be accepted."""
+
+    @field_validator("certificate", "key", "client_ca", "ca", mode="before")
+    @classmethod
+    def _names_a_file(cls, given: object) -> object:
+        if "-----BEGIN" in str(given):
+            raise ValueError("this is what is in a file; the option is the name of one")
+        return given
 
     @model_validator(mode="after")
     def _tls_options_go_together(self) -> TcpOptions:

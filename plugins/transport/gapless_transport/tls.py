@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gapless.core.principals import NO_CERTIFICATE
 from gapless.errors import ConfigurationError
 from gapless.spi import Certificate
 
@@ -77,8 +78,10 @@ def certificate_of(told: Mapping[str, Any] | None) -> Certificate:
 
     What was not verified is not told: Python shows such a certificate as an empty one.
     """
-    subject = [pair for part in (told or {}).get("subject", ()) for pair in part]
-    others = (told or {}).get("subjectAltName", ())
+    if not told:
+        return NO_CERTIFICATE
+    subject = [pair for part in told.get("subject", ()) for pair in part]
+    others = told.get("subjectAltName", ())
     names = _values(subject, "commonName")
     return Certificate(
         common_name=names[0] if len(names) == 1 else "",

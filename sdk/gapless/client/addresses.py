@@ -24,7 +24,11 @@ NO_SECRETS: Final = (
     " Write gapless+tls://USER@HOST?password_file=FILE or ?token_file=FILE"
 )
 _PARAMETERS: Final = re.compile(rf"\?(?:{'|'.join((*TLS_FILES, 'server_name', *LOGIN_FILES))})=")
-_SECRETS: Final = {"password", "passwd", "pwd", "pass", "token", "secret", "access_token"}
+_SECRETS: Final = re.compile(r"(?i)[?&;#/](?:password|passwd|pwd|pass|token|secret|access_token)=")
+_MORE: Final = frozenset("@?=")
+"""An address without any of these says where a broker is, and no more. Most are such, and are looked at no further."""
+_SCHEME: Final = re.compile(r"[A-Za-z0-9+.-]+://|gapless(?:\+[a-z]+)?:")
+"""What stands before the user; whoever forgets it, or half of it, shows no password either."""
 _EXAMPLES = "'gapless://127.0.0.1:7400', 'gapless+tls://broker.example:7400' or 'embedded:./data'"
 
 
@@ -67,7 +71,8 @@ def parse(address: str) -> Remote | Embedded:
     """
     if problem := text_problem(address):
         raise ConfigurationError(f"an address {problem}: write {_EXAMPLES}")
-    if _has_secret(address):
+    says_more = not _MORE.isdisjoint(address)
+    if says_more and _has_secret(address):
         raise ConfigurationError(NO_SECRETS)
     if address.startswith("embedded:"):
         return Embedded(address.removeprefix("embedded:"))
@@ -87,8 +92,11 @@ def parse(address: str) -> Remote | Embedded:
         raise ConfigurationError(f"{address!r} names no host, or an empty one: write {_EXAMPLES}")
     if transport not in {"", "tcp", "tls"}:
         return Remote(transport, hosts)
-    parameters = _parameters(query, has_tls=transport == "tls")
-    login = _login(unquote(user), *(parameters.pop(name, "") for name in LOGIN_FILES))
+    parameters: dict[str, str] = {}
+    login = None
+    if says_more:
+        parameters = _parameters(query, has_tls=transport == "tls")
+        login = _login(unquote(user), *(parameters.pop(name, "") for name in LOGIN_FILES))
     options = {"tls": True, **parameters} if transport == "tls" else {}
     return Remote("tcp", tuple(map(_with_port, hosts)), options, login)
 
@@ -118,11 +126,11 @@ def _has_secret(address: str) -> bool:
     """Whether something in an address looks like a secret: then nothing of it is shown."""
     found = _PARAMETERS.search(address)
     before = address[: found.start()] if found else address
-    user, at, _ = before.partition("://")[2].rpartition("@")
-    if at and ":" in user:
+    scheme = _SCHEME.match(before)
+    user, at, _ = before[scheme.end() if scheme else 0 :].rpartition("@")
+    if at and ":" in user and not address.startswith("embedded:"):
         return True
-    _, _, query = address.partition("?")
-    return any(name.lower() in _SECRETS for name, _ in parse_qsl(query, keep_blank_values=True))
+    return _SECRETS.search(unquote(address)) is not None
 
 
 def _parameters(query: str, *, has_tls: bool) -> dict[str, str]:

@@ -171,6 +171,11 @@ class AlarmCode(Enum):
         "A certificate ends within 30 days, or has ended; then nobody who checks it connects any more.",
         "Renew it, and put it in the place of the old one. The broker need not be restarted.",
     )
+    CREDENTIALS_UNUSABLE = (
+        "credentials_unusable",
+        "A file of users, or of keys for tokens, cannot be used as it is now; the text says what counts meanwhile.",
+        "Put one there that can be read. `gapless user --file` writes one of users. The broker looks every second.",
+    )
     DISK_LOW = (
         "disk_low",
         "Less is left on the disk than `node.min_free_bytes`; publishers have to wait.",
@@ -206,6 +211,7 @@ _LASTING: Final = frozenset(
         AlarmCode.RULES_DOUBTFUL,
         AlarmCode.CERTIFICATE_UNUSABLE,
         AlarmCode.CERTIFICATE_EXPIRES,
+        AlarmCode.CREDENTIALS_UNUSABLE,
         AlarmCode.DISK_LOW,
     }
 )

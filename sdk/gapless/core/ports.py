@@ -670,6 +670,9 @@ class AuthContext:
     """Milliseconds since 1970."""
     now: Callable[[], int]
     """Monotonic nanoseconds."""
+    end: Callable[[str, str], None]
+    """Ends the sessions of the principal with this name, who is told why: its credentials count no more. It may be
+    called while a client is judged, and from `gapless.spi.TellsTroubles.troubles`."""
 
 
 # ------------------------------------------------------------------------------------ authorization

@@ -48,7 +48,7 @@ USERS_OF_A_NETWORK = (
     "the users of a volume are known to its node alone, and the clients of a network come to all of its nodes: write"
     ' users = "FILE", a file that every node has (`gapless user add NAME --file FILE` makes it)'
 )
-UNOPENED = AuthContext({}, b"", wall=lambda: 0, now=lambda: 0)
+UNOPENED = AuthContext({}, b"", wall=lambda: 0, now=lambda: 0, end=lambda _name, _reason: None)
 """For authenticators whose options are checked alone."""
 
 
@@ -362,13 +362,17 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
 
 
 def make_receptions(
-    loaded: Loaded, rows: Mapping[str, bytes], secret: bytes, clock: Callable[[], tuple[int, int]]
+    loaded: Loaded,
+    rows: Mapping[str, bytes],
+    secret: bytes,
+    clock: Callable[[], tuple[int, int]],
+    end: Callable[[str, str], None],
 ) -> list[Reception]:
     """Who is let in at each listener, and last at this process itself: its own clients are as trusted as it is.
 
-    `rows`: of the users of the volume, as they are at any time.
+    `rows`: of the users of the volume, as they are at any time. `end`: as in `AuthContext`.
     """
-    context = AuthContext(rows, secret, wall=lambda: clock()[1], now=lambda: clock()[0])
+    context = AuthContext(rows, secret, wall=lambda: clock()[1], now=lambda: clock()[0], end=end)
     authenticators = {}
     for number, section in enumerate(loaded.config.auth):
         with said_of(loaded.config, f"auth.{number}"):
@@ -412,10 +416,14 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     rows = {key.decode(): value for key, value in reader.scan(USERS)}
     for user, row in rows.items():
         row_of(user, row)
+
+    def end(name: str, reason: str) -> None:
+        machine.on_credentials_over(name, reason)
+
     machine = Machine(
         broker,
         config.limits.of_sessions,
-        make_receptions(loaded, rows, secret_of(loaded, identity), shell.clock),
+        make_receptions(loaded, rows, secret_of(loaded, identity), shell.clock, end),
         Users(
             rows, users_elsewhere(config), min(STATUS_PART_BYTES, config.limits.max_frame_bytes // 2), loaded.authorizer
         ),

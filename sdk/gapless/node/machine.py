@@ -26,6 +26,7 @@ from gapless.core.ports import (
     Append,
     Appended,
     AskRoom,
+    Authenticator,
     Authorizer,
     ClientSession,
     Delete,
@@ -252,6 +253,11 @@ class Machine:
             for kind, count in counts.items():
                 yield FACTS.gauge(count, self._names[source], kind.__name__)
 
+    def authenticators(self) -> Iterator[Authenticator]:
+        """Those of one listener after the other."""
+        for reception in self._receptions:
+            yield from reception.authenticators
+
     # What happened.
 
     def start(self, now: int, wall: int, context: RouterContext) -> None:
@@ -338,6 +344,10 @@ class Machine:
     def on_log_answer(self, source: int, answer: LogAnswer) -> None:
         """A numbered log answers the role at this position."""
         self._happened(self._take_log_answer, source, answer)
+
+    def on_credentials_over(self, name: str, reason: str) -> None:
+        """An authenticator has found that the credentials of this principal count no more (`AuthContext.end`)."""
+        self._happened(self._take_credentials_over, EndSessionsOf(name, reason, 0))
 
     # Commands.
 
@@ -465,6 +475,9 @@ class Machine:
             self._from_roles[type(effect)](effect, NODE)
         if self.sessions.effects:
             self._take_from_sessions()
+
+    def _take_credentials_over(self, end: EndSessionsOf) -> None:
+        self._say_of_users([end])
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)

@@ -124,7 +124,7 @@ class AsyncShell:
             self.alarm,
             machine.fail,
             lambda: machine.links_closed,
-            Troubles(transports, self.alarm).look,
+            Troubles([*transports, *machine.authenticators()], self.alarm).look,
         )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0

@@ -1,4 +1,4 @@
-"""What transports find wrong reaches the operator as alarms, and that it is over, too."""
+"""What transports and authenticators find wrong reaches the operator as alarms, and that it is over, too."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ log = loggers.logger("gapless.node")
 class Troubles:
     """What there was at the last look. Alarms of a node's machines end with them: each has troubles of its own."""
 
-    def __init__(self, transports: Iterable[object], on_alarm: Callable[[Alarm], None]) -> None:
-        """Those of `transports` are asked that have something to tell."""
-        self._transports = [transport for transport in transports if isinstance(transport, TellsTroubles)]
+    def __init__(self, plugins: Iterable[object], on_alarm: Callable[[Alarm], None]) -> None:
+        """Those of `plugins` are asked that have something to tell."""
+        self._plugins = [plugin for plugin in plugins if isinstance(plugin, TellsTroubles)]
         self._on_alarm = on_alarm
         self._told: dict[tuple[AlarmCode, str], Alarm] = {}
 
     def look(self) -> None:
-        """Asks now, and tells what has changed. A transport that cannot answer is not asked again."""
+        """Asks now, and tells what has changed. A plugin that cannot answer is not asked again."""
         found: dict[tuple[AlarmCode, str], Alarm] = {}
-        for transport in list(self._transports):
+        for plugin in list(self._plugins):
             try:
-                found.update({(alarm.code, alarm.about): alarm for alarm in transport.troubles()})
+                found.update({(alarm.code, alarm.about): alarm for alarm in plugin.troubles()})
             except Exception:
-                log.exception("a transport cannot tell what is wrong with it, and is not asked any more")
-                self._transports.remove(transport)
+                log.exception("a plugin cannot tell what is wrong with it, and is not asked any more")
+                self._plugins.remove(plugin)
         told, self._told = self._told, found
         for key, alarm in found.items():
             if told.get(key) != alarm:

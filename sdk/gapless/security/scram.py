@@ -20,7 +20,7 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -28,6 +28,7 @@ from typing import Any, Final, NoReturn
 from scramp import ScramClient as ClientSide
 from scramp import ScramException
 
+from gapless.core.alarms import Alarm
 from gapless.core.ports import AuthContext, Authentication, Authenticator
 from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.complaints import host_of
@@ -91,6 +92,10 @@ class Scram:
     def begin(self, client_id: str, peer: PeerInfo) -> Authentication | None:
         """A client is going to say who it is."""
         return ScramExchange(self, peer)
+
+    def troubles(self) -> Sequence[Alarm]:
+        """What is wrong with the file of users, if they are in one; see `gapless.spi.TellsTroubles`."""
+        return self.rows.troubles() if isinstance(self.rows, UsersFile) else ()
 
     def decoy(self, name: str) -> Verifier:
         """What a user that is not there is verified by: always the same for one name, and right for no password."""
@@ -331,8 +336,8 @@ def open_auth(options: Mapping[str, Any], context: AuthContext) -> Authenticator
             raise ConfigurationError(f"the authenticator 'scram' has no option {name!r}; it has 'users' and 'delays'")
     file, delays = options.get("users", ""), options.get("delays", True)
     if not isinstance(file, str):
-        raise ConfigurationError(f"users: the name of a file, not {file!r}")
+        raise ConfigurationError(f"users: the name of a file, not {type(file).__name__}")
     if not isinstance(delays, bool):
-        raise ConfigurationError(f"delays: true or false, not {delays!r}")
-    rows = UsersFile(Path(file), context.now) if file else context.rows
+        raise ConfigurationError(f"delays: true or false, not {type(delays).__name__}")
+    rows = UsersFile(Path(file), context.now, context.end) if file else context.rows
     return Scram(rows, context.secret, Failures(context.now) if delays else None)

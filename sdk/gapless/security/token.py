@@ -14,6 +14,7 @@ from typing import Any, Final
 import jwt
 from pydantic import Field, field_validator
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import AuthContext, Authentication, Authenticator
 from gapless.core.principals import Admission, Judgement, PeerInfo, Principal, Refusal
 from gapless.errors import ConfigurationError
@@ -126,10 +127,7 @@ class TokenAuthenticator:
 
     def answer(self, credentials: bytes) -> Judgement:
         """Judges a token: by its signature, then by what it says."""
-        now = self._context.now()
-        if now - self._looked_at >= LOOK_EVERY:
-            self._looked_at = now
-            self._keys.look()
+        self._look()
         try:
             claims = self._claims(credentials.decode("ascii"))
             return self._admission(claims)
@@ -139,6 +137,20 @@ class TokenAuthenticator:
             return Refusal(f"its token is not valid: {type(error).__name__}{self._trouble()}")
         except ValueError as error:
             return Refusal(f"its token {error}")
+
+    def troubles(self) -> Sequence[Alarm]:
+        """What is wrong with the file of keys; see `gapless.spi.TellsTroubles`."""
+        self._look()
+        if not (trouble := self._keys.trouble):
+            return ()
+        meanwhile = "its former keys count" if self._keys.of(None) else "nobody with a token comes in meanwhile"
+        return (Alarm(AlarmCode.CREDENTIALS_UNUSABLE, f"{trouble}; {meanwhile}", str(self._options.jwks)),)
+
+    def _look(self) -> None:
+        now = self._context.now()
+        if now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            self._keys.look()
 
     def _trouble(self) -> str:
         return f" ({self._keys.trouble})" if self._keys.trouble else ""

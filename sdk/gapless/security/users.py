@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from scramp import ScramException, ScramMechanism
 from scramp.core import saslprep
 
 from gapless import loggers
-from gapless.core.server.users import UserRow
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.server.users import PASSWORD_CHANGED, REMOVED, UserRow, verifier_of
 from gapless.core.wire.messages import Verifier
 from gapless.core.wire.messages.users import (
     Key,
@@ -85,6 +86,8 @@ def new_verifier(password: str) -> Verifier:
 
 
 # --------------------------------------------------------------------------------------------- files
+
+Stamp: TypeAlias = tuple[int, int, int] | None
 
 
 class UserLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,14 +177,22 @@ def write_users(path: Path, users: Mapping[str, UserRow]) -> None:
 
 
 class UsersFile(Mapping[str, bytes]):
-    """The rows of a file, as it is now. While it cannot be used, those count that it had before."""
+    """The rows of a file, as it is now. While it cannot be used, those count that it had before.
 
-    def __init__(self, path: Path, now: Callable[[], int]) -> None:
-        """Raises ConfigurationError."""
+    Whoever is not in it any more, or has another password there, loses his sessions, as with users of a volume.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], int], end: Callable[[str, str], None]) -> None:
+        """`end`: as in `gapless.core.ports.AuthContext`. Raises ConfigurationError."""
         self._path = path
         self._now = now
+        self._end = end
         self._looked_at = now()
         self._stamp = self._stamp_now()
+        self._doubted: Stamp = None
+        """A state of the file in which users are missing: who writes it may not have done with it yet."""
+        self._trouble = ""
+        """Why it cannot be used as it is."""
         self._rows = self._read()
 
     def __getitem__(self, name: str) -> bytes:
@@ -196,6 +207,14 @@ class UsersFile(Mapping[str, bytes]):
         self._look()
         return len(self._rows)
 
+    def troubles(self) -> Sequence[Alarm]:
+        """What is wrong with the file; see `gapless.spi.TellsTroubles`."""
+        self._look()
+        if not self._trouble:
+            return ()
+        text = f"{self._trouble}; the users that the file had before count"
+        return (Alarm(AlarmCode.CREDENTIALS_UNUSABLE, text, str(self._path)),)
+
     def _look(self) -> None:
         """Reads the file again if it has changed: some milliseconds for some thousand users."""
         now = self._now()
@@ -203,20 +222,29 @@ class UsersFile(Mapping[str, bytes]):
             return
         self._looked_at = now
         stamp = self._stamp_now()
-        if stamp == self._stamp:
+        if stamp == self._stamp and not self._trouble:
             return
-        self._stamp = stamp
         try:
-            self._rows = self._read()
+            rows = self._read()
         except ConfigurationError as error:
-            log.warning("the file of users cannot be used, and the users that it had before count: %s", error)
-        else:
-            log.info("the file of users %s has changed: there are %d", self._path, len(self._rows))
+            self._stamp, self._trouble = stamp, str(error)
+            return
+        if self._rows.keys() - rows.keys() and stamp != self._doubted:
+            self._doubted = stamp
+            return
+        before, self._rows = self._rows, rows
+        self._stamp, self._trouble = stamp, ""
+        log.info("the file of users %s has changed: there are %d", self._path, len(rows))
+        for name, row in before.items():
+            if name not in rows:
+                self._end(name, REMOVED.format(name))
+            elif verifier_of(rows[name]) != verifier_of(row):
+                self._end(name, PASSWORD_CHANGED.format(name))
 
     def _read(self) -> dict[str, bytes]:
         return {name: row.stored for name, row in read_users(self._path).items()}
 
-    def _stamp_now(self) -> tuple[int, int, int] | None:
+    def _stamp_now(self) -> Stamp:
         """What tells one state of the file from another; None: it is not there."""
         try:
             found = self._path.stat()

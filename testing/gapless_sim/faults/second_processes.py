@@ -111,3 +111,4 @@ class SecondProcesses:
             self._world.note(first.name, "other volume", "it goes on with that of the second process")
             first.kill()
             first.disk = second.disk
+            self._world.observe.took_copy(first)

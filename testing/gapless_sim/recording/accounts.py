@@ -50,6 +50,8 @@ class History:
     """What the second process has logged at a tick at which the first one has logged something else."""
     unreadable: IntervalSet = field(default_factory=IntervalSet)
     """Where its log cannot be read, and nobody has given that up: nothing may be said of it."""
+    unreadable_in_copy: IntervalSet = field(default_factory=IntervalSet)
+    """The same of the volume that a second process has: a copy from when that began, which nobody repairs."""
     given_up: IntervalSet = field(default_factory=IntervalSet)
     """Where an operator has given up what could not be read: that is lost."""
 

@@ -252,7 +252,13 @@ class Model(Oracle):
         """Two processes of a node run on copies of one volume."""
         for history in self._at(broker):
             history.forked = True
+            history.unreadable_in_copy = history.unreadable.copy()
         self.damaged_brokers[broker.name] = None
+
+    def took_copy(self, broker: SimBroker) -> None:
+        """What cannot be read on the copy can still not be read, whatever was given up on the other one."""
+        for history in self._at(broker):
+            history.unreadable = history.unreadable_in_copy.copy()
 
     def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
         """What is in durable records is the truth, though nobody can read it any more, and nobody ever asked for it."""

@@ -81,6 +81,9 @@ class Oracle:
     def copied(self, broker: SimBroker) -> None:
         """A second process of a node with roles is about to begin, on a copy of its volume."""
 
+    def took_copy(self, broker: SimBroker) -> None:
+        """The second process is over, and the node goes on with the volume that it had."""
+
     def booted(self, broker: SimBroker) -> None:
         """A broker has recovered and serves."""
 

@@ -170,7 +170,11 @@ class NoVerdict(Guard):
 )
 def test_a_breach_is_found(kind: type[Guard], test: str, complaint: str) -> None:
     harness, clock, suite = Harness(kind), Clock(), AuthSuite()
-    given = {"harness": harness, "clock": clock, "authenticator": harness.make({}, AuthContext({}, b"", int, int))}
+    given = {
+        "harness": harness,
+        "clock": clock,
+        "authenticator": harness.make({}, AuthContext({}, b"", int, int, lambda _name, _reason: None)),
+    }
     wanted = getattr(AuthSuite, test).__code__.co_varnames[1 : getattr(AuthSuite, test).__code__.co_argcount]
 
     with pytest.raises(AuthError, match=complaint):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import add
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import google_crc32c
 
 from gapless.errors import PluginError
+from gapless_log.kafka import unpacking
 from gapless_log.kafka.messages import Aborted
 from gapless_log.kafka.wire import Reader, varint
 
@@ -25,6 +26,8 @@ BATCH_BYTES_MAX: Final = (1 << 31) - 1
 """What a length in a batch can say; what a topic takes is its `max.message.bytes`."""
 
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH, _ATTRIBUTES = 1, 5
+"""Which parts of it these are."""
 _COUNT: Final = struct.Struct(">i")
 """The last part of it."""
 _PREFIX: Final = 12
@@ -190,18 +193,36 @@ def without_aborted(found: Sequence[Batch], aborted: Sequence[Aborted]) -> Itera
 def records(batch: Batch) -> list[Record]:
     """The records of a batch, decompressed.
 
-    Raises CorruptBatchError when they are damaged in spite of their checksum: whoever wrote them wrote them so; and
-    PluginError when what decompresses them is not installed.
+    Raises CorruptBatchError when they are damaged in spite of their checksum, or too many bytes: whoever wrote them
+    wrote them so; and PluginError when what decompresses them is not installed.
     """
-    from aiokafka.errors import UnsupportedCodecError
     from aiokafka.record.default_records import DefaultRecordBatch
 
     try:
-        return list(DefaultRecordBatch(batch.raw))
-    except UnsupportedCodecError as error:
+        return list(DefaultRecordBatch(_unpacked(batch)))
+    except ImportError as error:
         raise PluginError(f'{batch.compression.name} needs cramjam: pip install "gapless[kafka]"') from error
     except Exception as error:  # each library that reads it has errors of its own
         raise CorruptBatchError(f"the batch at offset {batch.first} cannot be read: {error}") from error
+
+
+_UNPACK: Final[Mapping[Compression, Callable[[memoryview], bytes]]] = {
+    Compression.GZIP: unpacking.gzip,
+    Compression.SNAPPY: unpacking.snappy,
+    Compression.LZ4: unpacking.lz4,
+    Compression.ZSTD: unpacking.zstd,
+}
+
+
+def _unpacked(batch: Batch) -> bytes:
+    """The same batch without compression, its checksum apart. The parser would unpack it, however much is in it."""
+    if batch.compression is Compression.NONE:
+        return batch.raw
+    body = _UNPACK[batch.compression](memoryview(batch.raw)[_HEAD.size :])
+    head = list(_HEAD.unpack_from(batch.raw))
+    head[_LENGTH] = _HEAD.size - _PREFIX + len(body)
+    head[_ATTRIBUTES] &= ~_COMPRESSION
+    return _HEAD.pack(*head) + body
 
 
 class NewRecord(NamedTuple):

@@ -78,8 +78,8 @@ class Renewal:
         if self._phase is not _Phase.ASKING:
             return
         try:
-            first = credentials.first(self._security.binding, secure=self._security.secure)
-            message = Renew(RENEWAL, credentials.mechanism, first)
+            security = self._security
+            message = Renew(RENEWAL, credentials.mechanism, credentials.first(security.binding, secure=security.secure))
             check_size(message)
         except GaplessError as error:
             self.on_failure(str(error))

@@ -153,6 +153,8 @@ class SessionCore:
         self._has_credentials = has_credentials
         self._proving: Credentials = NoCredentials()
         self._security = OPEN_LINK
+        self._dismissed = ""
+        """Why the broker has ended the newest session, where it said so."""
         self._may_wait = 0
         """How much longer the broker may still say that it takes, on this link."""
         self._settings = settings or ClientSettings()
@@ -245,9 +247,16 @@ class SessionCore:
         self._may_wait = self._settings.wait_most
         proving = self._proving
         try:
-            first = proving.first(security.binding, secure=security.secure)
-            hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, first, proving.mechanism)
-            check_size(hello)
+            hello = Hello(
+                PROTOCOL,
+                self.network,
+                self.client_id,
+                self._instance,
+                proving.first(security.binding, secure=security.secure),  # and in no variable, which tracebacks show
+                proving.mechanism,
+            )
+            if hello.credentials:
+                check_size(hello)
         except GaplessError as error:
             self._shut(str(error), error)
         else:
@@ -424,6 +433,7 @@ class SessionCore:
         self.phase = ConnectionPhase.OPEN
         self.network = welcome.network
         self._opened_at = now
+        self._dismissed = ""
         self._reaching.on_open()
         self._outbox.begin_session(welcome)
         self._received = Received()
@@ -442,7 +452,9 @@ class SessionCore:
         if refused.code in TEMPORARY:
             self._hang_up(refused.reason)
             return
-        error = error_of(refused.code, refused.reason)
+        # Whoever was sent away and may not come back hears why: a refusal does not tell.
+        why = f"; the session before was ended because {self._dismissed}" if self._dismissed else ""
+        error = error_of(refused.code, f"{refused.reason}{why}")
         if self._reaching.on_refusal(error):
             self._shut(str(error), error)
         else:
@@ -515,6 +527,7 @@ class SessionCore:
             self._hang_up(f"the broker is cut off: {message.cut_off}")
 
     def _on_closing(self, closing: Closing) -> None:
+        self._dismissed = closing.reason
         self._hang_up(closing.reason or "the broker ended the session")
 
     def _on_request_failed(self, failed: RequestFailed) -> None:

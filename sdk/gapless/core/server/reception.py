@@ -18,7 +18,7 @@ class Reception:
 
     def __init__(self, authenticators: Iterable[Authenticator], *, is_local: bool) -> None:
         """`is_local`: whether only this machine can reach the listener."""
-        self._authenticators = tuple(authenticators)
+        self.authenticators = tuple(authenticators)
         self.is_local = is_local
 
     @property
@@ -28,7 +28,7 @@ class Reception:
 
     def begin(self, mechanism: str, client_id: str, peer: PeerInfo) -> Authentication | None:
         """Returns who judges a client with credentials of this kind; None: nobody here does."""
-        for authenticator in self._authenticators:
+        for authenticator in self.authenticators:
             if authenticator.mechanism == mechanism:
                 authentication = authenticator.begin(client_id, peer)
                 if authentication is not None:
@@ -37,7 +37,7 @@ class Reception:
 
     def takes(self) -> str:
         """The mechanisms that are taken here, for people."""
-        mechanisms = dict.fromkeys(each.mechanism for each in self._authenticators)
+        mechanisms = dict.fromkeys(each.mechanism for each in self.authenticators)
         return ", ".join(mechanism or NEEDS_NOTHING for mechanism in mechanisms) or "nobody"
 
 

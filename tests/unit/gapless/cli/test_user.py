@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,6 +16,8 @@ from typer.testing import CliRunner
 from gapless.cli import user
 from gapless.cli.app import app
 from gapless.core.server.users import USERS, row_of
+from gapless.node.config import make_config
+from gapless.node.node import Node
 from gapless.security.users import read_users, verifier_for
 from gapless.spi import Create, VolumeIdentity
 from gapless_storage import rocksdb
@@ -22,14 +28,35 @@ SECRET = "S3CRET-pencil"
 Where = list[str | Path]
 
 
+@contextmanager
+def serving() -> Iterator[str]:
+    """A broker in a thread of its own, with everything in memory; its address."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever)
+    thread.start()
+    settings = {"storage": {"plugin": "memory", "path": ""}, "listen": [{"address": "127.0.0.1:0"}]}
+    node = asyncio.run_coroutine_threadsafe(Node.start(make_config(settings)), loop).result()
+    try:
+        yield node.url
+    finally:
+        asyncio.run_coroutine_threadsafe(node.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
 @pytest.fixture
-def where(request: pytest.FixtureRequest, tmp_path: Path, gapless: Gapless) -> Where:
-    """The options that name a place: a volume, a file, or a broker that each command starts anew."""
+def where(request: pytest.FixtureRequest, tmp_path: Path, gapless: Gapless) -> Iterator[Where]:
+    """The options that name a place: a volume, a file, or a broker."""
     kind: str = request.param
-    if kind == "file":
-        return ["--file", tmp_path / "users"]
     if kind == "broker":
-        return ["--url", f"embedded:{tmp_path / 'volume'}"]
+        with serving() as url:
+            yield ["--url", url]
+    else:
+        yield ["--file", tmp_path / "users"] if kind == "file" else a_volume(tmp_path, gapless)
+
+
+def a_volume(tmp_path: Path, gapless: Gapless) -> Where:
     (tmp_path / "secret").write_text("x", "utf-8")
     gapless("user", "add", "x", "--path", tmp_path / "v", "--create", "--password-file", tmp_path / "secret")
     gapless("user", "remove", "x", "--path", tmp_path / "v")

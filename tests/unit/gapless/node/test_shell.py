@@ -482,7 +482,12 @@ class Syncing:
         self.released: list[list[Any]] = []
         self.failed: list[BaseException] = []
         machine = SimpleNamespace(
-            on_durable=self.released.append, fail=self.failed.append, on_space=None, on_log_answer=None, abandon=dict
+            on_durable=self.released.append,
+            fail=self.failed.append,
+            on_space=None,
+            on_log_answer=None,
+            abandon=dict,
+            authenticators=tuple,
         )
         self.shell = AsyncShell(self.volume, lambda _: cast("Machine", machine), lambda *_: None, AlarmBook())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import AuthContext, Authentication
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server.users import UserRow
 from gapless.errors import ConfigurationError, RemoteProtocolError
+from gapless.node.assembly import UNOPENED
 from gapless.security import scram
 from gapless.security.scram import DELAY_MOST, FAILURES_KEPT, FORGOTTEN, MESSAGE_BYTES_MAX, SECOND, ScramClient
 from gapless.security.users import ITERATIONS, new_verifier, verifier_for, write_users
+from gapless.spi import TellsTroubles
 
 PLAIN = PeerInfo("10.0.0.1:4000", NO_CERTIFICATE, secure=False, is_local=False, binding=b"")
 BOUND = replace(PLAIN, secure=True, binding=b"hash of the certificate")
@@ -35,8 +38,12 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.now = 10 * FORGOTTEN
         self.rows = {"user": UserRow(PENCIL, ("ops", "dev"), 1).stored}
-        context = AuthContext(self.rows, b"s" * 32, wall=lambda: 0, now=lambda: self.now)
+        context = AuthContext(self.rows, b"s" * 32, wall=lambda: 0, now=lambda: self.now, end=UNOPENED.end)
         self.scram = scram.open_auth(options=options, context=context)
+
+    def troubles(self) -> Sequence[Alarm]:
+        assert isinstance(self.scram, TellsTroubles)
+        return self.scram.troubles()
 
     def begin(self, peer: PeerInfo = PLAIN) -> Authentication:
         exchange = self.scram.begin("desk", peer)
@@ -507,8 +514,14 @@ def test_the_users_of_a_file(tmp_path: Path) -> None:
 
     write_users(file, {"loader": UserRow(PENCIL, (), 1)})
     world.now += SECOND
+    assert world.troubles() == (), "somebody is missing in it: it is looked at twice"
+    world.now += SECOND
     assert isinstance(world.verdict("loader"), Admission)
     assert isinstance(world.verdict("desk"), Refusal)
+    file.unlink()
+    world.now += SECOND
+    assert [alarm.code for alarm in world.troubles()] == [AlarmCode.CREDENTIALS_UNUSABLE]
+    assert World().troubles() == (), "with the users of a volume nothing is wrong"
 
 
 def test_a_file_that_is_not_there_is_a_wrong_setting(tmp_path: Path) -> None:

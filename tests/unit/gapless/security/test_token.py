@@ -16,9 +16,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core.alarms import AlarmCode
 from gapless.core.ports import AuthContext
 from gapless.core.principals import NO_CERTIFICATE, Admission, PeerInfo, Principal, Refusal
 from gapless.errors import ConfigurationError
+from gapless.node.assembly import UNOPENED
 from gapless.plugins import load
 
 NOW = 1_800_000_000
@@ -45,7 +47,9 @@ class Clock:
 
     def __init__(self) -> None:
         self.wall = NOW
-        self.context = AuthContext({}, b"", wall=lambda: self.wall * 1000, now=lambda: self.wall * 1_000_000_000)
+        self.context = AuthContext(
+            {}, b"", wall=lambda: self.wall * 1000, now=lambda: self.wall * 1_000_000_000, end=UNOPENED.end
+        )
 
 
 class Broker:
@@ -176,12 +180,19 @@ def test_a_half_written_file_leaves_the_keys_and_a_missing_one_has_none(broker: 
     refused = broker.judge(signed(kid="two"))
     assert "jwks.json" in refused.reason
 
+    (alarm,) = broker.authenticator.troubles()
+    assert (alarm.code, alarm.about) == (AlarmCode.CREDENTIALS_UNUSABLE, str(broker.file))
+    assert alarm.text.endswith("; its former keys count")
+
     broker.file.unlink()
     broker.clock.wall += 2
+    (alarm,) = broker.authenticator.troubles()
+    assert alarm.text.endswith("; nobody with a token comes in meanwhile")
     assert isinstance(broker.judge(signed()), Refusal)
 
     broker.write("one")
     broker.clock.wall += 2
+    assert broker.authenticator.troubles() == ()
     assert isinstance(broker.judge(signed()), Admission)
 
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core.alarms import AlarmCode
 from gapless.core.server.users import UserRow
 from gapless.core.wire.messages.users import NOBODY_IN_PARTICULAR
 from gapless.errors import ConfigurationError
+from gapless.node.assembly import UNOPENED
 from gapless.security.anonymous import ANONYMOUS
 from gapless.security.users import (
     ITERATIONS,
@@ -195,7 +197,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     file, clock = tmp_path / "users", Clock()
     write_users(file, {"ada": ROW})
-    users = UsersFile(file, clock)
+    users = UsersFile(file, clock, UNOPENED.end)
     assert list(users) == ["ada"]
 
     write_users(file, {"ada": ROW, "bob": ROW})
@@ -204,24 +206,87 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     assert users.get("bob") == ROW.stored
 
 
-@pytest.mark.parametrize("spoil", ["gone", "garbled", "half"])
-def test_while_a_file_cannot_be_used_its_former_users_count(
-    tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("spoil", ["gone", "garbled", "half", "no row"])
+def test_while_a_file_cannot_be_used_its_former_users_count(tmp_path: Path, spoil: str) -> None:
     file, clock = tmp_path / "users", Clock()
     write_users(file, {"ada": ROW})
-    users = UsersFile(file, clock)
+    ended = Ended()
+    users = UsersFile(file, clock, ended)
+    assert users.troubles() == ()
     good = file.read_bytes()
     if spoil == "gone":
         file.unlink()
     else:
-        file.write_bytes(b"S3CRET" if spoil == "garbled" else good[: len(good) // 2])
+        file.write_bytes({"garbled": b"S3CRET", "half": good[: len(good) // 2], "no row": good + b"{}"}[spoil])
     for _ in range(3):
         clock.now += LOOK
         assert users["ada"] == ROW.stored
-    assert len([record for record in caplog.records if "cannot be used" in record.message]) == 1
-    assert "S3CRET" not in caplog.text
+        (alarm,) = users.troubles()
+    assert (alarm.code, alarm.about) == (AlarmCode.CREDENTIALS_UNUSABLE, str(file))
+    assert "; the users that the file had before count" in alarm.text
+    assert "S3CRET" not in alarm.text
 
+    write_users(file, {"ada": ROW, "bob": ROW})
+    clock.now += LOOK
+    assert (users.troubles(), list(users), ended) == ((), ["ada", "bob"], [])
+
+
+def test_a_file_that_may_be_read_again_is_used_although_it_has_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, clock = tmp_path / "users", Clock()
+    write_users(file, {"ada": ROW})
+    users = UsersFile(file, clock, UNOPENED.end)
+    write_users(file, {"ada": ROW, "bob": ROW})
+
+    def forbidden(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", forbidden)
+        clock.now += LOOK
+        assert "Permission denied" in users.troubles()[0].text
+    clock.now += LOOK
+
+    assert (users.troubles(), list(users)) == ((), ["ada", "bob"])
+
+
+class Ended(list[tuple[str, str]]):
+    """The sessions that were to end."""
+
+    def __call__(self, name: str, reason: str) -> None:
+        self.append((name, reason))
+
+
+def test_whose_password_changes_in_a_file_loses_his_sessions(tmp_path: Path) -> None:
+    file, clock, ended = tmp_path / "users", Clock(), Ended()
+    write_users(file, {"ada": ROW, "bob": ROW, "zoe": ROW})
+    users = UsersFile(file, clock, ended)
+
+    regrouped = UserRow(ROW.verifier, ("others",), 7)
+    write_users(file, {"ada": UserRow(new_verifier("another"), (), 2), "bob": regrouped, "zoe": ROW})
+    clock.now += LOOK
+    assert users["bob"] == regrouped.stored
+
+    assert ended == [("ada", "the password of user 'ada' was changed: connect with the new one")]
+
+
+def test_who_is_missing_in_a_file_loses_his_sessions_once_that_is_no_accident(tmp_path: Path) -> None:
+    """A file that is being written has fewer users for a moment, or none."""
+    file, clock, ended = tmp_path / "users", Clock(), Ended()
+    write_users(file, {"ada": ROW, "bob": ROW})
+    users = UsersFile(file, clock, ended)
+
+    file.write_bytes(b"")
+    clock.now += LOOK
+    assert (list(users), ended) == (["ada", "bob"], [])
     write_users(file, {"bob": ROW})
     clock.now += LOOK
-    assert list(users) == ["bob"]
+    assert (list(users), ended) == (["ada", "bob"], [])
+    clock.now += LOOK
+    assert (list(users), ended) == (["bob"], [("ada", "user 'ada' was removed")])
+    write_users(file, {})
+    clock.now += 2 * LOOK
+    len(users)
+    clock.now += LOOK
+    assert (list(users), ended[1:]) == ([], [("bob", "user 'bob' was removed")])

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
+import sys
+import tracemalloc
+from functools import partial
 
+import cramjam
 import google_crc32c
 import pytest
+from aiokafka.codec import snappy_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +29,7 @@ from gapless_log.kafka.records import (
     records,
     without_aborted,
 )
+from gapless_log.kafka.unpacking import UNPACKED_MAX
 
 TRANSACTIONAL, CONTROL, APPEND_TIME = 0x10, 0x20, 0x08
 NEW = [
@@ -168,11 +175,57 @@ def test_compressed_bytes_that_were_written_damaged(compression: Compression) ->
 
 def test_what_decompresses_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     gzip, zstd = (one(logged(NEW * 50, 0, compression=each)) for each in (Compression.GZIP, Compression.ZSTD))
-    monkeypatch.setattr("aiokafka.codec.cramjam", None)
+    monkeypatch.setitem(sys.modules, "cramjam", None)
 
     assert len(records(gzip)) == 150
     with pytest.raises(PluginError, match=r"ZSTD needs cramjam: pip install \"gapless\[kafka\]\""):
         records(zstd)
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each is not Compression.NONE])
+def test_few_bytes_that_stand_for_more_than_may_be_are_not_unpacked(compression: Compression) -> None:
+    """A batch of some kilobytes could fill the memory of every node that reads the topic."""
+    packed = packed_by(compression, bytes(UNPACKED_MAX + 1))
+    fits = packed_by(compression, bytes(UNPACKED_MAX))
+    tracemalloc.start()
+
+    with pytest.raises(CorruptBatchError, match="have more than 64 MiB"):
+        records(one(patched(logged(NEW, 4), packed, compression)))
+
+    assert tracemalloc.get_traced_memory()[1] < 3 * UNPACKED_MAX
+    tracemalloc.stop()
+    with pytest.raises(CorruptBatchError) as caught:
+        records(one(patched(logged(NEW, 4), fits, compression)))
+    assert "64 MiB" not in str(caught.value), "it is no batch, but that is found when it is parsed"
+
+
+def packed_by(compression: Compression, data: bytes) -> bytes:
+    """The same, as a producer packs it."""
+    pack = {
+        Compression.GZIP: partial(gzip.compress, compresslevel=1),
+        Compression.SNAPPY: snappy_encode,
+        Compression.LZ4: partial(cramjam.lz4.compress, level=1),
+        Compression.ZSTD: partial(cramjam.zstd.compress, level=1),
+    }
+    return bytes(pack[compression](data))
+
+
+def test_what_java_packs_in_parts_is_one() -> None:
+    raw = logged(NEW * 50, 4)
+    parts = gzip.compress(raw[61:200]) + gzip.compress(raw[200:])
+    whole = bytes(cramjam.snappy.compress_raw(raw[61:]))
+
+    for compression, body in ((Compression.GZIP, parts), (Compression.SNAPPY, whole)):
+        assert len(records(one(patched(raw, body, compression)))) == 150
+
+
+def patched(raw: bytes, body: bytes, compression: Compression) -> bytes:
+    """The batch with its records packed so."""
+    made = bytearray(raw[:61] + body)
+    struct.pack_into(">i", made, 8, len(made) - 12)
+    struct.pack_into(">h", made, 21, compression)
+    struct.pack_into(">I", made, 17, google_crc32c.value(bytes(made[21:])))
+    return bytes(made)
 
 
 def test_a_marker_says_what_it_ends() -> None:

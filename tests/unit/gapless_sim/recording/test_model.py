@@ -60,3 +60,18 @@ def test_an_shb_may_give_a_subscription_before_anybody_saw_its_name() -> None:
     fixture.observe.wanted(NODE, Interest(SHB, 0, 1, {}, full=True))
 
     assert fixture.model.accounts[row.number].shb == SHB
+
+
+def test_what_was_given_up_on_one_volume_is_unreadable_still_on_the_copy_that_a_node_goes_on_with() -> None:
+    """Knowledge 2677: nobody has repaired the copy, and its readers wait with good reason."""
+    fixture = ModelFixture()
+    fixture.opens()
+    broker, stream = fixture.world.brokers[NODE], f"phb.{P}"
+    fixture.observe.spoilt(broker, stream, [(5, 8, b"")])
+    fixture.observe.copied(broker)
+    fixture.observe.repaired(broker, [(stream, 5, 8)])
+    history = fixture.model.histories[P]
+    assert not history.has_hole
+
+    fixture.observe.took_copy(broker)
+    assert history.has_hole

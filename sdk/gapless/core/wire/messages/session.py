@@ -24,6 +24,9 @@ class Hello(ClientMessage, frozen=True, tag=1):
     mechanism: str = ""
     """Which kind of authenticator is to judge them (`gapless.core.ports.Authenticator`); "": the client has none."""
 
+    def __repr__(self) -> str:
+        return f"Hello({self.client_id!r}, {self.mechanism!r}, …)"  # never the credentials
+
 
 class Challenge(ServerMessage, frozen=True, tag=5):
     """Answers Hello, or a Proof: the broker needs more to know who the client is."""
@@ -35,6 +38,9 @@ class Proof(ClientMessage, frozen=True, tag=4):
     """Answers a Challenge."""
 
     data: bytes
+
+    def __repr__(self) -> str:
+        return "Proof(…)"
 
 
 class Waiting(ServerMessage, frozen=True, tag=6):
@@ -50,6 +56,9 @@ class Renew(ClientMessage, frozen=True, tag=5):
     request: Number
     mechanism: str
     credentials: bytes
+
+    def __repr__(self) -> str:
+        return f"Renew({self.request}, {self.mechanism!r}, …)"
 
 
 class Renewed(ServerMessage, frozen=True, tag=7):

@@ -62,6 +62,18 @@ def test_each_link_has_credentials_of_its_own() -> None:
     assert world.broker.admitted == ["ada", "eve"]
 
 
+def test_who_is_sent_away_and_not_let_in_again_hears_why() -> None:
+    world = guarded([Word(b"ada"), Word(b"eve")], b"ada").start()
+    world.broker.tell(world.broker.session, m.Closing("the word was changed"))
+
+    world.pump()
+    world.advance(5)
+
+    (closed,) = world.effects(e.Closed)
+    assert isinstance(closed.error, AuthenticationError)
+    assert "; the session before was ended because the word was changed" in str(closed.error)
+
+
 def test_who_has_none_is_never_asked_and_names_no_mechanism() -> None:
     world = World().start()
 
