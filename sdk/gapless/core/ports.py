@@ -583,6 +583,8 @@ class RoleContext:
     boot: str = ""
     """In which run of the machine `now` counts: `now` of another process of the same run is of the same clock, so the
     time between is certain. "" if that is unknown."""
+    audited: bool = False
+    """Whether the node writes an audit: then a role tells what it makes and removes (`AuditLine`)."""
 
     @property
     def max_delivery_bytes(self) -> int:

@@ -22,6 +22,7 @@ from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
+from gapless.core.server.audit import Audit
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import USERS, Users, row_of
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
@@ -310,6 +311,7 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
             groups=tuple(section.group for section in config.group),
             roaming=loaded.roaming,
             boot=loaded.boot,
+            audited=config.audit is not None,
         )
         with said_of(config, role):
             roles.append(open_role(context=context))
@@ -376,6 +378,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
         router,
         roles,
         volume,
+        Audit(is_wanted=config.audit is not None),
         shell,
     )
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}

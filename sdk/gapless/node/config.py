@@ -7,6 +7,7 @@
     [routing]   plugin, and what else it takes
     [network]   file, node, listen: which node this is of a network that is described
     [[group]]   name, members, silence_seconds: pubends in total order
+    [audit]     file, queue, required: who came in, and what of consequence was asked for
     [limits]    what clients are allowed
     [phb] [shb] what the roles take; a role of another name has a section of that name
 
@@ -113,6 +114,17 @@ class NetworkSection(Section):
     """Where other nodes' links are taken, if that is not the address that they dial."""
 
 
+class AuditSection(Section):
+    """Where it is written who came in, and what of consequence was asked for."""
+
+    file: str = Field(min_length=1)
+    """Relative to the working directory; `stderr`: the standard error output."""
+    queue: int = Field(default=10_000, ge=1, le=1_000_000)
+    """So many lines may wait to be written."""
+    required: bool = False
+    """Whether requests wait when that many do; else lines are left out, and counted."""
+
+
 class LimitsSection(Section):
     """What clients are allowed; times in seconds."""
 
@@ -168,6 +180,7 @@ class NodeConfig(BaseModel):
     """In the order in which they are asked."""
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
+    audit: AuditSection | None = None
     network: NetworkSection | None = None
     group: tuple[GroupSection, ...] = ()
     _membership: NodeMembership | None = PrivateAttr(default=None)

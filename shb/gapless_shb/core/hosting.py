@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gapless.core.link_credit import LinkCredit
-from gapless.core.network.facts import Interest
+from gapless.core.network.facts import BrokerId, Interest
 from gapless.core.outbox import Then
-from gapless.core.ports import EndSession, Operation, Tell
+from gapless.core.ports import ClientSession, EndSession, Operation, Tell
+from gapless.core.server.audit import of_subscription, wanted
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
 from gapless.core.wire.token_room import TokenRoom
@@ -59,6 +60,10 @@ class Hosting(BrokerState):
         """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
         self.ended_elsewhere: Callable[[int], None] = _to_nobody
         """The consumer of a subscription at another SHB has lost it."""
+        self.is_audited = False
+        """Whether anybody writes what `tell_audit` is told."""
+        self.asked_from: Callable[[int], BrokerId] = _from_here
+        """The node that has asked for a client of its own, whose session has a negative number here."""
 
     def add_stream(self, stream: Constream) -> None:
         """This SHB has another pubend."""
@@ -76,6 +81,19 @@ class Hosting(BrokerState):
         if channel is not None:
             channel.flush()
         self.outbox.emit(Tell(session, message))
+
+    def tell_audit(
+        self,
+        kind: Literal["creation", "removal"],
+        subscription: SubscriptionRecord,
+        by: ClientSession | None,
+        reason: str,
+    ) -> None:
+        """Tells the audit of a durable subscription. `by`: who has asked for it; None: nobody has."""
+        if self.is_audited:
+            node = self.asked_from(by.number) if by is not None and by.number < 0 else ""
+            what = wanted(subscription.topics, subscription.selector)
+            self.outbox.emit(of_subscription(kind, by, subscription.client_id, subscription.name, what, reason, node))
 
     def write_then_tell(self, operations: Iterable[Operation], session: int, message: ServerMessage) -> None:
         """Writes the operations, and sends a message to a session when they are durable."""
@@ -253,3 +271,8 @@ class Hosting(BrokerState):
 
 def _to_nobody(*_: Any) -> None:
     """There is nobody at another SHB."""
+
+
+def _from_here(_session: int) -> BrokerId:
+    """There are no other nodes."""
+    return ""

@@ -104,19 +104,23 @@ class LinkSession:
             due = min(due, self.expires)
         return due
 
+    def has_expired(self, now: int) -> bool:
+        """Whether what the client has said of itself is over."""
+        return self.expires is not None and now >= self.expires
+
     def lateness(self, limits: SessionLimits, now: int) -> str:
         """Returns why this connection has to end now; "" if it need not.
 
         While the link is not read, the client cannot be blamed for its silence; then only the stall counts.
         """
         if self.client is None:
-            if self.postponed is not None:
+            if self.postponed is not None or self.late:
                 return ""
             late = now >= self.opened + limits.handshake
             return f"no {self.handshake.awaited} within {limits.handshake / 1e9:g} s" if late else ""
         if self.pending and now >= self.moved + limits.stall:
             return f"the client has not read anything for {limits.stall / 1e9:g} s"
-        if self.expires is not None and now >= self.expires:
+        if self.has_expired(now):
             return "its credentials have expired"
         silence = limits.heartbeats_missed * limits.heartbeat
         if not (self.paused or self.behind) and now >= self.heard + silence:

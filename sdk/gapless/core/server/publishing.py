@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import ClientSession
+from gapless.core.server.audit import Audit
 from gapless.core.server.limits import SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
@@ -132,8 +133,9 @@ class PublisherLink:
 class Publishing:
     """All publishers of all sessions."""
 
-    def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object]) -> None:
+    def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object], audit: Audit) -> None:
         """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
+        self._audit = audit
         self._limits = limits
         self._outbox = outbox
         self._effects = effects
@@ -175,7 +177,7 @@ class Publishing:
             refused = PublishRefused(
                 message.publisher, 0, Code.REJECTED, f"a session may have {self._limits.publishers} publishers"
             )
-            self._outbox.tell(connection.link, session, refused)
+            self._answer(connection, session, refused)
             return
         serial = self._next_serial()
         publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
@@ -262,7 +264,13 @@ class Publishing:
             # An opening carries nothing else that could be invalid.
             code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]
             answer = PublishRefused(number, 0, code, outcome.reason)
-        self._outbox.tell(publisher.connection.link, publisher.session, answer)
+        self._answer(publisher.connection, publisher.session, answer)
+
+    def _answer(self, connection: LinkSession, session: int, answer: PublisherOpened | PublishRefused) -> None:
+        """Answers an opening."""
+        if self._audit.is_wanted:
+            self._audit.on_answer(session, answer)
+        self._outbox.tell(connection.link, session, answer)
 
     def _on_answered(self, publisher: PublisherLink, batch: UnansweredBatch, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.OK and not batch.has_events:
@@ -279,6 +287,9 @@ class Publishing:
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
         sequence = asked_for or batch.first
         publisher.refuse(sequence)
+        if self._audit.is_wanted and outcome.verdict is Verdict.FORBIDDEN:
+            request = publisher.request
+            self._audit.on_batch_refused(publisher.connection, request.topic, request.publisher, outcome.reason)
         # The receipts of the batches before it go first: answers leave in order.
         self._send_logged(publisher)
         refused = PublishRefused(publisher.number, sequence, CODES[outcome.verdict], outcome.reason)
@@ -332,8 +343,9 @@ class KeyedBatches:
     could be wrong; and the batches of a sink are large.
     """
 
-    def __init__(self, outbox: LinkOutputs, effects: list[object]) -> None:
+    def __init__(self, outbox: LinkOutputs, effects: list[object], audit: Audit) -> None:
         """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
+        self._audit = audit
         self._outbox = outbox
         self._effects = effects
         self._serial = 0
@@ -361,7 +373,7 @@ class KeyedBatches:
             self._refuse(connection, session, message, CODES[outcome.verdict], outcome.reason)
         elif reply_to.is_placed:
             answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks), outcome.durable)
-            self._outbox.tell(connection.link, session, answer)
+            self._answer(connection, session, answer)
         else:
             assert connection.client is not None
             who, events = connection.client.principal.sent, message.events
@@ -380,4 +392,9 @@ class KeyedBatches:
         return KeyedReply(session, self._serial, is_placed)
 
     def _refuse(self, connection: LinkSession, session: int, message: PublishKeyed, code: Code, reason: str) -> None:
-        self._outbox.tell(connection.link, session, RequestFailed(message.request, code, reason))
+        self._answer(connection, session, RequestFailed(message.request, code, reason))
+
+    def _answer(self, connection: LinkSession, session: int, answer: KeyedPublished | RequestFailed) -> None:
+        if self._audit.is_wanted:
+            self._audit.on_answer(session, answer)
+        self._outbox.tell(connection.link, session, answer)

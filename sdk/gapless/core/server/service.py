@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
-from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Refusal
+from gapless.core.principals import NOBODY, Admission, Judgement, Later, PeerInfo, Refusal
+from gapless.core.server.audit import MAKE_LINES, Audit, AuditOutcome
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
@@ -80,8 +81,10 @@ class Sessions:
         receptions: Sequence[Reception],
         authorizer: Authorizer,
         requests: Mapping[type, RequestHandler],
+        audit: Audit,
     ) -> None:
         """`receptions`: of each listener that clients come through."""
+        self._audit = audit
         self._broker = broker
         self._limits = limits
         self._receptions = tuple(receptions)
@@ -100,8 +103,8 @@ class Sessions:
         self.effects: list[object] = []
         """The effects so far, as `take_effects` returns them. Others may look at them, but not change them."""
         self._outbox = LinkOutputs()
-        self._publishing = Publishing(limits, self._outbox, self.effects)
-        self._keyed = KeyedBatches(self._outbox, self.effects)
+        self._publishing = Publishing(limits, self._outbox, self.effects, audit)
+        self._keyed = KeyedBatches(self._outbox, self.effects, audit)
         self._links: dict[int, LinkSession] = {}
         self._postponed = 0
         """How many clients wait for a verdict that was postponed."""
@@ -111,6 +114,8 @@ class Sessions:
         """How many more of the requests in `TAKES_LONG` are taken in this turn."""
         self._late: dict[int, None] = {}
         """The links of which frames wait for the next turn, in the order in which they have their turn."""
+        self._held: dict[int, None] = {}
+        """The links of which frames wait until the audit has room for what becomes of them."""
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
@@ -162,6 +167,11 @@ class Sessions:
         """Whether only this machine can reach the listener through which a session came that is not over."""
         return self._sessions[session].peer.is_local
 
+    def address_of(self, session: int) -> str:
+        """Where the client of a session connects from; "" if that is over."""
+        connection = self._sessions.get(session)
+        return "" if connection is None else connection.peer.address
+
     # What happened.
 
     def on_link(self, link: int, peer: PeerInfo, listener: int, now: int) -> None:
@@ -199,6 +209,9 @@ class Sessions:
     def begin_turn(self) -> None:
         """A turn begins: another `PORTION` of requests that take long may be taken."""
         self._portion = PORTION
+        if self._held and self._audit.has_room:
+            self._late |= self._held
+            self._held.clear()
 
     @property
     def is_behind(self) -> bool:
@@ -226,6 +239,11 @@ class Sessions:
             for index, payload in enumerate(payloads):
                 if self._links.get(link) is not connection:
                     return
+                if self._audit.is_wanted and not self._audit.has_room and _makes_a_line(payload):
+                    self._held[link] = None
+                    connection.late += payloads[index:]
+                    self._look_at_late(connection)
+                    return
                 client, before = connection.client, self._portion
                 if client is None:
                     self._on_first_frame(connection, payload, now, wall)
@@ -243,7 +261,7 @@ class Sessions:
     def _look_at_late(self, connection: LinkSession) -> None:
         """Stops reading a link while many of its frames wait, so that no client costs memory without a bound."""
         behind = len(connection.late) > (LATE_MAX // 2 if connection.behind else LATE_MAX)
-        if connection.late:
+        if connection.late and connection.link not in self._held:
             self._late[connection.link] = None
         if behind != connection.behind and self._links.get(connection.link) is connection:
             connection.behind = behind
@@ -330,8 +348,13 @@ class Sessions:
                 if link not in self._links:
                     continue
             if reason := connection.lateness(self._limits, now):
+                if self._audit.is_wanted and connection.has_expired(now):
+                    assert connection.client is not None, "nothing else expires"
+                    self._audit.on_sign_in(connection, "expiry", "ok", reason, connection.client.principal)
                 self._close(connection, reason)
                 continue
+            if connection.client is None and connection.late:
+                connection.opened = now  # it is not the client that keeps its first frame waiting
             if connection.client is not None and now >= connection.said + self._limits.heartbeat:
                 self._outbox.tell(link, connection.client.number, BrokerHeartbeat(self._cut_off))
                 connection.said = now
@@ -357,6 +380,8 @@ class Sessions:
         """Sends a message to a session; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
+            if self._audit.is_wanted:
+                self._audit.on_answer(session, message)
             self._outbox.tell(connection.link, session, message)
 
     def transmit(self, session: int, payloads: Sequence[tuple[bytes, bytes]]) -> None:
@@ -470,19 +495,24 @@ class Sessions:
             self._outbox.tell(connection.link, 0, verdict)
             return
         if isinstance(verdict, Refused):
+            if self._audit.is_wanted:
+                outcome: AuditOutcome = "refused" if verdict.answer.code is Code.UNAUTHORIZED else "failed"
+                self._audit.on_sign_in(connection, "admission", outcome, verdict.reason, verdict.principal)
             if verdict.answer.code is not Code.RETRY:
                 self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, verdict.answer)
             return
         if verdict.until is not None and verdict.until <= wall:
-            expired = Refused(HelloRefused(Code.UNAUTHORIZED, NOT_VALID), "its credentials have expired")
+            refused = HelloRefused(Code.UNAUTHORIZED, NOT_VALID)
+            expired = Refused(refused, "its credentials have expired", verdict.principal)
             self._tell_verdict(connection, expired, now, wall)
             return
         if self._suspects.is_outside(verdict.principal.name, verdict.client_id, verdict.instance, now):
             reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
-            self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, HelloRefused(Code.RETRY, reason))
+            self._tell_verdict(
+                connection, Refused(HelloRefused(Code.RETRY, reason), reason, verdict.principal), now, wall
+            )
             return
         self._admit(connection, verdict, now, wall)
 
@@ -503,6 +533,8 @@ class Sessions:
         who = f", as {admitted.principal}" if admitted.principal.name else ""
         text = f"client {admitted.client_id!r} has connected from {connection.peer.address}{who}"
         self.effects.append(Note(Subject.CLIENT, text))
+        if self._audit.is_wanted:
+            self._audit.on_sign_in(connection, "admission", "ok", "", admitted.principal)
         self._outbox.begin_session(connection.link)
         self._outbox.link(connection.link).limit = self._limits.frame_bytes
         expires_ms = self._set_expiry(connection, admitted.until, now, wall)
@@ -535,6 +567,8 @@ class Sessions:
             raise
         except Exception as error:  # nothing has changed yet, so only this session has to end
             raise RemoteProtocolError(f"the broker failed to decode a frame: {error!r}") from error
+        if self._audit.is_wanted:
+            self._audit.on_request(connection, client, message)
         if problem is not None:
             self._refuse_message(client, message, problem)
             return
@@ -589,12 +623,17 @@ class Sessions:
         if isinstance(judged, Later):  # nobody waits here, and no guess is to be told sooner than at the door
             judged = Refusal("the answer would have to wait")
         if isinstance(judged, Admission) and judged.principal == client.principal:
+            if self._audit.is_wanted:
+                self._audit.on_sign_in(connection, "renewal", "ok", "", client.principal)
             expires_ms = self._set_expiry(connection, judged.until, now, wall)
             self.tell(client.number, Renewed(message.request, expires_ms))
             return
         reason = NOT_VALID
         if isinstance(judged, Admission):
             reason = "the new credentials say something else of the client than those before; connect again with them"
+        if self._audit.is_wanted:
+            why = judged.reason if isinstance(judged, Refusal) else reason
+            self._audit.on_sign_in(connection, "renewal", "refused", why, client.principal)
         if isinstance(judged, Refusal):
             self._complain(connection, f"its new credentials were refused: {judged.reason}", now)
         self.tell(client.number, RequestFailed(message.request, Code.UNAUTHORIZED, reason))
@@ -628,6 +667,8 @@ class Sessions:
     def _on_violation(self, connection: LinkSession, reason: str, now: int) -> None:
         self._complain(connection, reason, now)
         if connection.client is None:
+            if self._audit.is_wanted:
+                self._audit.on_sign_in(connection, "admission", "failed", reason, NOBODY)
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, HelloRefused(Code.PROTOCOL_VERSION, reason))
         else:
@@ -652,6 +693,7 @@ class Sessions:
     def _forget(self, connection: LinkSession, ending: Ending) -> None:
         """Forgets a link. The roles are informed that its session is over."""
         del self._links[connection.link]
+        self._held.pop(connection.link, None)
         connection.late.clear()
         if connection.postponed is not None:
             connection.postponed = None
@@ -667,8 +709,18 @@ class Sessions:
         del self._instances[connection.instance_key]
         self._publishing.on_session_over(client.number, ending)
         self._keyed.on_session_over(client.number)
+        if self._audit.is_wanted:
+            self._audit.on_session_over(client.number)
         self.effects.append(SessionEnded(client))
 
     def _pause(self, connection: LinkSession, *, paused: bool) -> None:
         connection.paused = paused
         self._outbox.link(connection.link).paused = paused or connection.behind
+
+
+def _makes_a_line(payload: bytes) -> bool:
+    """Whether the audit needs room for what becomes of a frame; one that cannot be decoded is refused all the same."""
+    try:
+        return type(decode_client(payload)) in MAKE_LINES
+    except Exception:  # noqa: BLE001 - whoever takes the frame says what is wrong with it
+        return True

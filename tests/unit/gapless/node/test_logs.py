@@ -41,6 +41,7 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.core.server import BrokerIdentity, SessionLimits
+from gapless.core.server.audit import Audit
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import Users
 from gapless.errors import ConfigurationError
@@ -169,6 +170,7 @@ class Rig:
                 router,
                 self.roles,
                 cast("Any", FakeVolume()),
+                Audit(is_wanted=False),
                 shell,
             )
             machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))

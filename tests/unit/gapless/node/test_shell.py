@@ -18,6 +18,7 @@ from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.server import BrokerIdentity, SessionLimits
+from gapless.core.server.audit import Audit
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import Users
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
@@ -60,6 +61,7 @@ class Rig:
                 router,
                 [self.role],
                 self.volume,
+                Audit(is_wanted=False),
                 shell,
             )
             machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))

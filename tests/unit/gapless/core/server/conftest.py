@@ -11,6 +11,7 @@ from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, V
 from gapless.core.ports import Action, Authentication, ClientSession, SessionEnded
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
+from gapless.core.server.audit import Audit
 from gapless.core.server.reception import Reception
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe
 from gapless.errors import RemoteProtocolError
@@ -77,7 +78,8 @@ class Asked:
 class Broker:
     """Sessions, and everything they said and did."""
 
-    def __init__(self, limits: SessionLimits | None = None) -> None:
+    def __init__(self, limits: SessionLimits | None = None, *, audited: bool = False) -> None:
+        self.audit = Audit(is_wanted=audited)
         self.peer = PEER
         self.guard = Guard()
         self.rules = Rules()
@@ -89,6 +91,7 @@ class Broker:
             [Reception([self.guard], is_local=True)],
             self.rules,
             {ListPubends: self._on_request, Unsubscribe: self._on_request},
+            self.audit,
         )
         self.now = 100 * SECOND
         self.links = 0

@@ -13,6 +13,7 @@ from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, Requ
 from gapless.core.principals import Principal
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
+from gapless.core.server.audit import Audit
 from gapless.core.server.inquiries import INQUIRIES_MAX, NO_ANSWER, SILENT, Inquiries
 from gapless.core.server.inquiry_mail import MAILBOX, AnswerPage, AskNode, encode_mail
 from gapless.core.server.joining import GARBLED
@@ -71,7 +72,10 @@ class Node:
             takers.setdefault(Retire, {0: self._handler(self._is_it)})
         self.net.starts += 1
         broker = BrokerIdentity(name, "net", True, self.net.starts)
-        self.inquiries = Inquiries(broker, authorizer, takers, lambda session, said: self.told.append((session, said)))
+        self.audit = Audit(is_wanted=True)
+        self.inquiries = Inquiries(
+            broker, authorizer, takers, lambda session, said: self.told.append((session, said)), self.audit
+        )
         self.inquiries.start(NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in ROLES.items()}))
         self._takers = takers
 
