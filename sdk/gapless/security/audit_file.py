@@ -117,7 +117,7 @@ class AuditWriter:
         self._troubles: dict[str, str] = {}
         """What goes wrong with writing, and with opening again; "": nothing any more."""
         self._gives_up = False
-        """Whether the thread ends although required lines are not written."""
+        """Whether the thread ends although required lines are not written: each is tried once more."""
         self._is_torn = False
         """Whether the file ends within a line."""
         self._thread = Thread(target=self._run, name="gapless-audit", daemon=True)
@@ -216,7 +216,7 @@ class AuditWriter:
                 at += os.write(self._descriptor, data[at:])
             except OSError as error:
                 self._tell(WRITING, f"cannot be written: {_why(error)}")
-                if not self._required:
+                if self._gives_up or not self._required:
                     give_up = True
                 elif not self._wait():
                     break
@@ -235,12 +235,12 @@ class AuditWriter:
                 self._waiting.remove(None)
                 self._open_again()
                 return False
-            return not self._is_closing
+            return True
 
     def _settle(self, batch: list[AuditLine], done: int, missing: int, *, give_up: bool) -> None:
         """So many lines of a batch are written, the first of which has said how many were `missing`."""
         with self._changed:
-            left_out = len(batch) - done if give_up or self._gives_up else 0
+            left_out = len(batch) - done if give_up else 0
             for _ in range(done + left_out):
                 self._waiting.popleft()
             self._written += done
