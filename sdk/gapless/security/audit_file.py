@@ -210,32 +210,33 @@ class AuditWriter:
         ends = list(accumulate(map(len, pieces), initial=len(head)))
         data = head + b"".join(pieces)
         at = 0
-        give_up = False
-        while at < len(data) and not give_up:
+        give_up = reopens = False
+        while at < len(data) and not give_up and not reopens:
             try:
                 at += os.write(self._descriptor, data[at:])
             except OSError as error:
                 self._tell(WRITING, f"cannot be written: {_why(error)}")
                 if self._gives_up or not self._required:
                     give_up = True
-                elif not self._wait():
-                    break
+                else:
+                    reopens = self._wait()
         done = max(0, bisect_right(ends, at) - 1)
         self._is_torn = at > ends[done] or (self._is_torn and not at)
         if at == len(data):
             self._tell(WRITING, "")
         self._settle(batch, done, missing, give_up=give_up)
+        if reopens:
+            self._open_again()
 
     def _wait(self) -> bool:
-        """Waits until a required line is tried again. Returns whether it is to be tried with the same file."""
+        """Waits until a required line is tried again. Returns whether that is with another file."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closing or None in self._waiting, AGAIN)
             self._gives_up = self._is_closing
-            if None in self._waiting:
+            reopens = None in self._waiting
+            if reopens:
                 self._waiting.remove(None)
-                self._open_again()
-                return False
-            return True
+            return reopens
 
     def _settle(self, batch: list[AuditLine], done: int, missing: int, *, give_up: bool) -> None:
         """So many lines of a batch are written, the first of which has said how many were `missing`."""
