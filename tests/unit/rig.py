@@ -66,6 +66,7 @@ class Rig(Generic[R]):
         self.roles = frozenset({role})
         self.rules: Authorizer = AllowAll()
         self.groups: tuple[OrderedGroup, ...] = ()
+        self.audited = False
         self.said: list[object] = []
         self.reads: list[Read] = []
         self.performed: list[Read] = []
@@ -92,6 +93,7 @@ class Rig(Generic[R]):
             self.rules,
             roles=self.roles,
             groups=self.groups,
+            audited=self.audited,
         )
         try:
             self.role = self.make(context)

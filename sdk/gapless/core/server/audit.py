@@ -143,9 +143,8 @@ _DESCRIBED: Final[Mapping[type, Callable[[Any, str], Asks]]] = {
     AskStatus: lambda *_: ("request", "observe", "status", ""),
 }
 """What each request is that makes a line, if it comes from a client with that id."""
-_ONLY_REFUSED: Final = (ListSubscriptions, ListPubends, AskStatus)
-"""Those that change nothing make a line only where they are refused."""
-MAKE_LINES: Final = frozenset({*_DESCRIBED.keys() - _ONLY_REFUSED, Hello, Proof, Renew})
+_LISTINGS: Final = (ListSubscriptions, ListPubends, AskStatus)
+MAKE_LINES: Final = frozenset({*_DESCRIBED.keys() - _LISTINGS, Hello, Proof, Renew})
 """The messages that make a line whatever becomes of them."""
 
 
@@ -174,6 +173,11 @@ def _outcome(answer: ServerMessage | None) -> tuple[AuditOutcome, str]:
     if isinstance(answer, RequestFailed | PublishRefused):
         return "refused" if answer.code in _REFUSALS else "failed", cut(answer.reason, REASON_MAX)
     return "ok", ""
+
+
+def _changes_nothing(message: Any) -> bool:
+    """Whether a request makes a line only where it is refused."""
+    return message.only_look if isinstance(message, Retire) else isinstance(message, _LISTINGS)
 
 
 class Tells(Struct, frozen=True, gc=False):
@@ -231,7 +235,7 @@ class Audit:
         keyed = (message.producer, message.topic) if isinstance(message, PublishKeyed) else None
         line = line_of(message, client, connection.peer.address, None, self._wall)
         unanswered = self._sessions.setdefault(client.number, {})
-        unanswered[key] = Tells(line, type(message) in _ONLY_REFUSED, keyed)
+        unanswered[key] = Tells(line, _changes_nothing(message), keyed)
 
     def on_answer(self, session: int, answer: ServerMessage) -> None:
         """A client is answered: perhaps what it has asked for."""
@@ -282,7 +286,7 @@ class Audit:
         """Another node was answered that has asked for a client of its own."""
         failed = next((answer for answer in answers if isinstance(answer, RequestFailed)), None)
         is_refused = failed is not None and failed.code in _REFUSALS
-        if type(message) in _ONLY_REFUSED and not is_refused:
+        if _changes_nothing(message) and not is_refused:
             return
         line = line_of(message, client, node, failed, self._wall)
         self.lines.append(line if failed is not None else replace(line, outcome="ok", reason=""))

@@ -301,6 +301,22 @@ def test_each_node_judges_by_its_own_rules_who_asks() -> None:
     assert net.nodes["phb1"].heard[0][0] == Principal("alice")
 
 
+def test_each_node_audits_what_another_one_asks_for_a_client() -> None:
+    """A retirement in any case, a look only where it is refused; of its own client it is the node that tells."""
+    net = Net(authorizers={"phb2": Rules("bob")})
+    for name in ("phb1", "phb2"):
+        net.nodes[name].counts["shb"] = "shb@1"
+    net.ask("ib", ListPubends(7))
+    net.ask("ib", Retire(8, "shb@1"))
+
+    lines = {
+        name: [(line.action, line.peer, line.outcome) for line in node.audit.lines] for name, node in net.nodes.items()
+    }
+    assert lines["phb1"] == [("manage", "ib", "ok")], "but not that it was asked before what would be"
+    assert lines["phb2"] == [("observe", "ib", "refused"), *[("manage", "ib", "refused")] * 2]
+    assert lines["ib"] == []
+
+
 def test_who_may_nowhere_is_refused() -> None:
     net = Net(authorizers={"phb1": Rules("bob"), "phb2": Rules("bob")})
 
