@@ -195,6 +195,14 @@ def test_each_side_is_heard_at_least_once_a_heartbeat(broker: Any) -> None:
     assert broker.ended() == []
 
 
+def test_the_first_heartbeat_does_not_wait_until_the_time_for_the_handshake_is_over(make_broker: Any) -> None:
+    """A client with short heartbeats would have given the broker up by then."""
+    broker = make_broker(SessionLimits(heartbeat=10**9, handshake=5 * 10**9))
+    client = broker.client()
+
+    assert kinds(client.wire.hear(broker.wait(1).get(client.link))) == ["BrokerHeartbeat"]
+
+
 def test_no_heartbeat_is_sent_while_other_frames_of_its_lane_are(broker: Any) -> None:
     client = broker.client()
     for _ in range(30):
