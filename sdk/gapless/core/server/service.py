@@ -276,6 +276,7 @@ class Sessions:
         if connection.client is not None:
             self._close(connection, reason)
         else:
+            self._tell_not_admitted(connection, reason)
             self._forget(connection, Ending.LEFT)
             self._outbox.link(link).close = reason
 
@@ -530,6 +531,7 @@ class Sessions:
         connection.said = connection.moved = now
         self._instances[key] = connection
         self._sessions[session] = connection
+        self._schedule(connection)  # until now it was due when the time for its handshake would be over
         who = f", as {admitted.principal}" if admitted.principal.name else ""
         text = f"client {admitted.client_id!r} has connected from {connection.peer.address}{who}"
         self.effects.append(Note(Subject.CLIENT, text))
@@ -664,11 +666,14 @@ class Sessions:
         if text is not None:
             self.effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer.address)))
 
+    def _tell_not_admitted(self, connection: LinkSession, reason: str) -> None:
+        if self._audit.is_wanted:
+            self._audit.on_sign_in(connection, "admission", "failed", reason, NOBODY)
+
     def _on_violation(self, connection: LinkSession, reason: str, now: int) -> None:
         self._complain(connection, reason, now)
         if connection.client is None:
-            if self._audit.is_wanted:
-                self._audit.on_sign_in(connection, "admission", "failed", reason, NOBODY)
+            self._tell_not_admitted(connection, reason)
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, HelloRefused(Code.PROTOCOL_VERSION, reason))
         else:
