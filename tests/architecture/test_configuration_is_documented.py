@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from documents import ROOT
 from gapless.node.config import (
+    AuditSection,
     AuthSection,
     LimitsSection,
     ListenSection,
@@ -59,6 +60,7 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
     assert documented("### `[routing]` with the router `delta`") == {option.name for option in fields(DeltaOptions)}
     assert documented("## `[[group]]`") == keys(GroupSection)
+    assert documented("## `[audit]`") == keys(AuditSection)
     assert documented("## `[limits]`") == keys(LimitsSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
     assert documented("### `[[phb.pubends]]`") == keys(PubendSection)

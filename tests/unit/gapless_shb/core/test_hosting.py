@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from gapless.core.network.facts import Interest
 from gapless.core.ports import Write
+from gapless.core.wire import messages as m
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry
 from gapless_shb.core.state.seals import Seals
 from unit.gapless_shb.core.records import create
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 
 
 def hosting() -> Hosting:
@@ -78,3 +80,30 @@ def test_repeating_the_version_changes_nothing() -> None:
 
     (said,) = announced(shb)
     assert (said.base, said.version, dict(said.add)) == (1, 1, {})
+
+
+def test_the_audit_is_told_what_durable_subscription_is_made_and_removed_and_by_whom() -> None:
+    """And of none that is not durable, and of none where nobody writes an audit."""
+    rig = AttachRig()
+    rig.ask(1, "before")
+    rig.world.sync()
+    assert rig.world.audit == []
+    rig.world.audited = True
+    rig.world.crash()
+    rig.world.sync()
+
+    rig.ask(2, selector="w = 1")
+    rig.ask(3, None)
+    rig.world.sync()
+    assert rig.subscribed(3).created
+    (made,) = rig.world.audit
+    assert (made.kind, made.action, made.name, made.outcome) == ("creation", "consume", "s", "ok")
+    assert (made.resource, made.client_id, made.session, made.peer) == ("# where w = 1", "c", 2, "")
+
+    rig.ask(4, selector="w = 2", instance="i2", on_change=m.OnChange.KEEP_POSITION)
+    rig.world.sync()
+    rig.world.feed(m.Unsubscribe(8, "s", "c"), rig.session(5))
+    rig.world.sync()
+    _, changed, removed = rig.world.audit
+    assert (changed.kind, changed.resource, changed.reason) == ("creation", "# where w = 2", "with another filter")
+    assert (removed.kind, removed.name, removed.session, removed.reason) == ("removal", "s", 5, "")

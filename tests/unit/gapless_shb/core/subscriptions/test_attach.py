@@ -585,33 +585,6 @@ def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used
     assert rig.subscribed(3).sid > subscribed.sid
 
 
-def test_the_audit_is_told_what_durable_subscription_is_made_and_removed_and_by_whom() -> None:
-    """And of none that is not durable, and of none where nobody writes an audit."""
-    rig = AttachRig()
-    rig.ask(1, "before")
-    rig.world.sync()
-    assert rig.world.audit == []
-    rig.world.audited = True
-    rig.world.crash()
-    rig.world.sync()
-
-    rig.ask(2, selector="w = 1")
-    rig.ask(3, None)
-    rig.world.sync()
-    assert rig.subscribed(3).created
-    (made,) = rig.world.audit
-    assert (made.kind, made.action, made.name, made.outcome) == ("creation", "consume", "s", "ok")
-    assert (made.resource, made.client_id, made.session, made.peer) == ("# where w = 1", "c", 2, "")
-
-    rig.ask(4, selector="w = 2", instance="i2", on_change=m.OnChange.KEEP_POSITION)
-    rig.world.sync()
-    rig.world.feed(m.Unsubscribe(8, "s", "c"), rig.session(5))
-    rig.world.sync()
-    _, changed, removed = rig.world.audit
-    assert (changed.kind, changed.resource, changed.reason) == ("creation", "# where w = 2", "with another filter")
-    assert (removed.kind, removed.name, removed.session, removed.reason) == ("removal", "s", 5, "")
-
-
 def test_unsubscribing_what_is_not_there_says_so() -> None:
     """And changes nothing."""
     rig = AttachRig()
