@@ -71,7 +71,7 @@ class Disk:
             self.room -= written
             return written
 
-        monkeypatch.setattr(audit_file.os, "write", limited)
+        monkeypatch.setattr("os.write", limited)
 
 
 class Rig:
