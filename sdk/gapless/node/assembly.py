@@ -23,6 +23,7 @@ from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.audit import Audit
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import USERS, Users, row_of
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
@@ -312,6 +313,7 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
             roaming=loaded.roaming,
             boot=loaded.boot,
             audited=config.audit is not None,
+            limits=config.principal_limits,
         )
         with said_of(config, role):
             roles.append(open_role(context=context))
@@ -379,6 +381,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
         roles,
         volume,
         Audit(is_wanted=config.audit is not None),
+        Budgets(config.principal_limits),
         shell,
     )
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}

@@ -47,6 +47,7 @@ from gapless.core.principals import PeerInfo
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.answering import SESSIONS_FROM
 from gapless.core.server.audit import Audit, AuditLine
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.inquiries import Inquiries
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import REQUESTS as USER_REQUESTS
@@ -188,6 +189,7 @@ class Machine:
         roles: Sequence[Role],
         volume: LogVolume,
         audit: Audit,
+        budgets: Budgets,
         shell: Shell,
     ) -> None:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
@@ -208,7 +210,7 @@ class Machine:
             **dict.fromkeys(inquired, self._inquiries.on_request),
             **dict.fromkeys(USER_REQUESTS, self._on_user_request),
         }
-        self.sessions = Sessions(broker, limits, receptions, authorizer, requests, audit)
+        self.sessions = Sessions(broker, limits, receptions, authorizer, requests, audit, budgets)
         self._receptions = tuple(receptions)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
         self._to_router = router.handlers()
@@ -391,7 +393,7 @@ class Machine:
             now, wall = self._now, self._wall = self._shell.clock()
             if self._audit.is_wanted:
                 self._audit.begin_turn(wall, self._shell.audit_room())
-            self.sessions.begin_turn()
+            self.sessions.begin_turn(now)
             events, self._events = self._events, []
             for take, arguments in events:
                 take(*arguments)

@@ -146,6 +146,7 @@ class SubscriberHostingBroker:
         self._hosting = Hosting(self._shb, seals, registry, Places(context.roaming, context.broker))
         self._hosting.payload_max = context.max_delivery_bytes
         self._hosting.is_audited = context.audited
+        self._hosting.limits = context.limits
         if catch_up is not None:
             self._hosting.catch_up = catch_up
             self._hosting.memory = Memory(catch_up.memory_bytes)

@@ -9,6 +9,7 @@ from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import BrokerId, Interest
 from gapless.core.outbox import Then
 from gapless.core.ports import ClientSession, EndSession, Operation, Tell
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server.audit import of_subscription, wanted
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
@@ -60,6 +61,8 @@ class Hosting(BrokerState):
         """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
         self.ended_elsewhere: Callable[[int], None] = _to_nobody
         """The consumer of a subscription at another SHB has lost it."""
+        self.limits = NO_LIMITS
+        """What each principal may have."""
         self.is_audited = False
         """Whether anybody writes what `tell_audit` is told."""
         self.asked_from: Callable[[int], BrokerId] = _from_here

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.wire.codec import decode_client
 from gapless.core.wire.messages import (
     AddUser,
     AskStatus,
@@ -173,6 +174,14 @@ def _outcome(answer: ServerMessage | None) -> tuple[AuditOutcome, str]:
     if isinstance(answer, RequestFailed | PublishRefused):
         return "refused" if answer.code in _REFUSALS else "failed", cut(answer.reason, REASON_MAX)
     return "ok", ""
+
+
+def makes_a_line(payload: bytes) -> bool:
+    """Whether a client's frame needs room for its line, as one does that cannot be decoded: its session ends."""
+    try:
+        return type(decode_client(payload)) in MAKE_LINES
+    except Exception:  # noqa: BLE001 - whoever takes the frame says what is wrong with it
+        return True
 
 
 def _changes_nothing(message: Any) -> bool:

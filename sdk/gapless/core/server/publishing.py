@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import ClientSession
 from gapless.core.server.audit import Audit
-from gapless.core.server.limits import SessionLimits
+from gapless.core.server.limits import PUBLISHERS, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
 from gapless.core.wire.messages import (
@@ -174,11 +174,14 @@ class Publishing:
                 raise RemoteProtocolError(f"publisher {message.publisher} is opened again before the answer came")
             self._send_logged(earlier)
         elif len(publishers) >= self._limits.publishers:
-            refused = PublishRefused(
-                message.publisher, 0, Code.REJECTED, f"a session may have {self._limits.publishers} publishers"
-            )
-            self._answer(connection, session, refused)
+            reason = f"a session may have {self._limits.publishers} publishers ({PUBLISHERS})"
+            self._answer(connection, session, PublishRefused(message.publisher, 0, Code.REJECTED, reason))
             return
+        elif (budget := connection.budget) is not None:
+            if reason := budget.refuses_publisher(client.principal):
+                self._answer(connection, session, PublishRefused(message.publisher, 0, Code.REJECTED, reason))
+                return
+            budget.publishers += 1
         serial = self._next_serial()
         publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
@@ -244,6 +247,8 @@ class Publishing:
 
     def _end(self, publisher: PublisherLink, ending: Ending) -> None:
         """Informs the pubend that an opening is over. The answer will be dropped."""
+        if publisher.connection.budget is not None:
+            publisher.connection.budget.publishers -= 1
         self.answered.pop((publisher.session, publisher.number), None)
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())

@@ -10,17 +10,18 @@ from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
 from gapless.core.principals import NOBODY, Admission, Judgement, Later, PeerInfo, Refusal
-from gapless.core.server.audit import MAKE_LINES, Audit, AuditOutcome
+from gapless.core.server.audit import Audit, AuditOutcome, makes_a_line
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
-from gapless.core.server.limits import BrokerIdentity, SessionLimits
+from gapless.core.server.limits import CONNECTIONS, BrokerIdentity, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutput, LinkOutputs
 from gapless.core.server.permissions import NEEDS, refusal_of
 from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing, ReplyTo
 from gapless.core.server.reception import Reception
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
-from gapless.core.wire.codec import decode_client, encode, session_head, session_of
+from gapless.core.wire.codec import carries_events, decode_client, encode, session_head, session_of
 from gapless.core.wire.messages import (
     Attach,
     BrokerHeartbeat,
@@ -82,8 +83,10 @@ class Sessions:
         authorizer: Authorizer,
         requests: Mapping[type, RequestHandler],
         audit: Audit,
+        budgets: Budgets,
     ) -> None:
         """`receptions`: of each listener that clients come through."""
+        self._budgets = budgets
         self._audit = audit
         self._broker = broker
         self._limits = limits
@@ -116,12 +119,16 @@ class Sessions:
         """The links of which frames wait for the next turn, in the order in which they have their turn."""
         self._held: dict[int, None] = {}
         """The links of which frames wait until the audit has room for what becomes of them."""
+        self._evens: list[tuple[int, int]] = []
+        """A heap of (time, link): when the budget is even of whom it keeps waiting."""
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
         """A heap of (time, link), with what each link is scheduled for. A time may be too early, but never too late."""
         self._suspects = Suspects()
         self._complaints = Complaints()
+        self._now = 0
+        """When the turn has begun."""
         self._counter = 0
         self._closing = ""
         self._alone_since: int | None = None
@@ -179,7 +186,9 @@ class Sessions:
         if self._closing:
             self._refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
-            self._refuse(link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
+            self._refuse(
+                link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections ({CONNECTIONS})")
+            )
             if not self._full:
                 self._full = True
                 text = (
@@ -206,8 +215,9 @@ class Sessions:
         else:
             self._take_frames(connection, payloads, now, wall)
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, now: int) -> None:
         """A turn begins: another `PORTION` of requests that take long may be taken."""
+        self._now = now
         self._portion = PORTION
         if self._held and self._audit.has_room:
             self._late |= self._held
@@ -239,10 +249,13 @@ class Sessions:
             for index, payload in enumerate(payloads):
                 if self._links.get(link) is not connection:
                     return
-                if self._audit.is_wanted and not self._audit.has_room and _makes_a_line(payload):
+                if self._audit.is_wanted and not self._audit.has_room and makes_a_line(payload):
                     self._held[link] = None
                     connection.late += payloads[index:]
                     self._look_at_late(connection)
+                    return
+                if self._has_to_wait(connection, payload, now):
+                    connection.late += payloads[index:]
                     return
                 client, before = connection.client, self._portion
                 if client is None:
@@ -258,14 +271,44 @@ class Sessions:
         except RemoteProtocolError as error:
             self._on_violation(connection, f"protocol violation: {error}", now)
 
+    def _has_to_wait(self, connection: LinkSession, payload: bytes, now: int) -> bool:
+        """Whether a frame has events, and its principal has sent too much: then its link is not read for a while."""
+        budget = connection.budget
+        if budget is None or not budget.rates_in or not carries_events(payload) or (at := budget.in_at(now)) <= now:
+            return False
+        connection.throttled = True
+        self._wait_until_even(connection, at)
+        self._set_paused(connection)
+        return True
+
+    def _wait_until_even(self, connection: LinkSession, at: int) -> None:
+        if connection.even_at is None or at < connection.even_at:
+            connection.even_at = at
+            heappush(self._evens, (at, connection.link))
+
+    def _take_even(self, now: int) -> None:
+        """Those go on who had to wait for their budget. If others of the same principal were quicker, they wait on."""
+        while self._evens and self._evens[0][0] <= now:
+            at, link = heappop(self._evens)
+            connection = self._links.get(link)
+            if connection is None or connection.even_at != at:
+                continue
+            connection.even_at = None
+            if connection.throttled:
+                connection.throttled = False
+                connection.heard = now
+                self._set_paused(connection)
+                self._look_at_late(connection)
+            self._tell_room(connection, now)
+
     def _look_at_late(self, connection: LinkSession) -> None:
         """Stops reading a link while many of its frames wait, so that no client costs memory without a bound."""
         behind = len(connection.late) > (LATE_MAX // 2 if connection.behind else LATE_MAX)
-        if connection.late and connection.link not in self._held:
+        if connection.late and connection.link not in self._held and not connection.throttled:
             self._late[connection.link] = None
         if behind != connection.behind and self._links.get(connection.link) is connection:
             connection.behind = behind
-            self._outbox.link(connection.link).paused = behind or connection.paused
+            self._set_paused(connection)
 
     def on_broken(self, link: int, reason: str, now: int) -> None:
         """The bytes on a link break the framing, or are too many. A client that is not admitted yet gets no answer."""
@@ -304,14 +347,24 @@ class Sessions:
             reason = f"{pending} bytes wait for the client; it may let {self._limits.pending_bytes_max} wait"
             self._close(connection, reason)
         elif pending > self._limits.pending_bytes and not connection.paused:
-            self._pause(connection, paused=True)
+            connection.paused = True
+            self._set_paused(connection)
         elif pending <= self._limits.pending_bytes // 2 and connection.paused:
             # While the link was not read, its silence was not the client's fault: the time counts from now.
             connection.heard = now
-            self._pause(connection, paused=False)
-        if connection.asked is not None and pending <= connection.asked and connection.client is not None:
-            connection.asked = None
-            self.effects.append(LinkHasRoom(connection.client, pending))
+            connection.paused = False
+            self._set_paused(connection)
+        self._tell_room(connection, now)
+
+    def _tell_room(self, connection: LinkSession, now: int) -> None:
+        """Whoever wants to know is told that there is room on a link: when its principal may be sent more."""
+        if connection.asked is None or connection.pending > connection.asked or connection.client is None:
+            return
+        if connection.budget is not None and (at := connection.budget.out_at(now)) > now:
+            self._wait_until_even(connection, at)
+            return
+        connection.asked = None
+        self.effects.append(LinkHasRoom(connection.client, connection.pending))
 
     def on_placed(self, placed: Submitted) -> None:
         """The router has answered an opening or a batch. It is dropped if the session is over."""
@@ -337,6 +390,9 @@ class Sessions:
         """Sends heartbeats that are due, and ends connections that are overdue."""
         if self._alone_since is not None and not self._cut_off and now >= self._alone_since + self._limits.cut_off:
             self._tell_cut_off("it has no link to any other node of its network", now)
+        self._take_even(now)
+        if self._budgets.due is not None:
+            self._budgets.purge(now)
         due = self._due
         while due and due[0][0] <= now:
             at, link = heappop(due)
@@ -389,6 +445,9 @@ class Sessions:
         """Sends encoded data to a session; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
+            budget = connection.budget
+            if budget is not None and budget.rates_out:
+                budget.charge_out(payloads, self._now)
             self._outbox.transmit(connection.link, payloads)
 
     def ask_room(self, session: int, upto: int) -> None:
@@ -449,7 +508,8 @@ class Sessions:
         # Closed links leave their entries in the heap.
         while due and due[0][1] not in self._links:
             heappop(due)
-        first = due[0][0] if due else None
+        heads = (heap[0][0] for heap in (due, self._evens) if heap)
+        first = min((at for at in (*heads, self._budgets.due) if at is not None), default=None)
         if self._alone_since is None or self._cut_off:
             return first
         cut_off_at = self._alone_since + self._limits.cut_off
@@ -522,6 +582,14 @@ class Sessions:
         earlier = self._instances.get(key)
         if earlier is not None:
             self._close(earlier, "the same client has connected again")
+        budget = self._budgets.of(admitted.principal, now)
+        if budget is not None:
+            if reason := budget.refuses_connection(admitted.principal):
+                refused = Refused(HelloRefused(Code.RETRY, reason), reason, admitted.principal)
+                self._tell_verdict(connection, refused, now, wall)
+                return
+            budget.connections += 1
+            connection.budget = budget
         self._counter += 1
         assert self._counter >> _COUNTER_BITS == 0
         session = self._broker.start << _COUNTER_BITS | self._counter
@@ -592,11 +660,18 @@ class Sessions:
         except Exception as error:
             raise HandlerFailedError(client, connection.peer.address, type(message).__name__, payload) from error
 
-    def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
-        self._publishing.on_publish(self._sessions[client.number], client, message)
+    def _on_publish(self, client: ClientSession, message: Publish, now: int, _wall: int) -> None:
+        self._publishing.on_publish(self._charged(client, message, now), client, message)
 
-    def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, _now: int, _wall: int) -> None:
-        self._keyed.on_publish(self._sessions[client.number], client, message)
+    def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, now: int, _wall: int) -> None:
+        self._keyed.on_publish(self._charged(client, message, now), client, message)
+
+    def _charged(self, client: ClientSession, message: Publish | PublishKeyed, now: int) -> LinkSession:
+        """The link of a client, whose principal has sent these events."""
+        connection = self._sessions[client.number]
+        if connection.budget is not None:
+            connection.budget.charge_in(message.events.count, message.events.size, now)
+        return connection
 
     def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
         self._publishing.on_open(self._sessions[client.number], client, message)
@@ -714,18 +789,11 @@ class Sessions:
         del self._instances[connection.instance_key]
         self._publishing.on_session_over(client.number, ending)
         self._keyed.on_session_over(client.number)
+        if connection.budget is not None:
+            self._budgets.leave(connection.budget)
         if self._audit.is_wanted:
             self._audit.on_session_over(client.number)
         self.effects.append(SessionEnded(client))
 
-    def _pause(self, connection: LinkSession, *, paused: bool) -> None:
-        connection.paused = paused
-        self._outbox.link(connection.link).paused = paused or connection.behind
-
-
-def _makes_a_line(payload: bytes) -> bool:
-    """Whether the audit needs room for what becomes of a frame; one that cannot be decoded is refused all the same."""
-    try:
-        return type(decode_client(payload)) in MAKE_LINES
-    except Exception:  # noqa: BLE001 - whoever takes the frame says what is wrong with it
-        return True
+    def _set_paused(self, connection: LinkSession) -> None:
+        self._outbox.link(connection.link).paused = not connection.is_read

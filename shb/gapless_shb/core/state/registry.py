@@ -58,6 +58,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The JMSXAppID of the events that it leaves out, with `no_local`; "": none are left out."""
     unnamed: tuple[PubendId, ...] = ()
     """The pubends in `start` that the token of its creation did not name. Position 0 is one as well: before all."""
+    principal: str = ""
+    """The name of the principal that created it; "": the process itself, or that was not noted yet."""
 
     def names(self, pubend: PubendId) -> bool:
         """Whether the token that it was created with named a pubend."""
@@ -138,6 +140,8 @@ class Registry:
         self.moved: dict[int, None] = {}
         """The subscriptions that have gone over to another phase since somebody took this."""
         self.durable_sids: set[int] = set()
+        self._counts: dict[str, int] = {}
+        """How many subscriptions each principal has created that are there."""
         """The subscriptions that outlive their sessions. Only these are in the PFS."""
         self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
@@ -167,6 +171,10 @@ class Registry:
         """Returns the record of the subscription with this id."""
         subscription = self._by_sid.get(sid)
         return None if subscription is None else subscription.record
+
+    def count_of(self, principal: str) -> int:
+        """Returns how many subscriptions a principal has created that are there."""
+        return self._counts.get(principal, 0)
 
     def phase(self, sid: int) -> Phase:
         """Returns what the subscription with this id is doing."""
@@ -203,6 +211,9 @@ class Registry:
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Removes a subscription, under the next version. Returns the writes."""
         self._by_sid.pop(subscription.sid).become(Phase.REMOVED)
+        left = self._counts.pop(subscription.principal) - 1
+        if left:
+            self._counts[subscription.principal] = left
         if subscription.durable:
             del self._by_name[subscription.client_id, subscription.name]
             self.durable_sids.remove(subscription.sid)
@@ -252,6 +263,8 @@ class Registry:
         assert subscription.sid not in self._by_sid, "ids are given once"
         assert subscription.version <= self.version, "no filter is newer than the interest that has it"
         self._by_sid[subscription.sid] = Subscription(subscription, phase)
+        subscription.principal = _shared(subscription.principal)
+        self._counts[subscription.principal] = self.count_of(subscription.principal) + 1
         if subscription.durable:
             assert self.find(subscription.client_id, subscription.name) is None, "a client has a name once"
             self._by_name[subscription.client_id, subscription.name] = subscription

@@ -27,8 +27,10 @@ from gapless.core.ports import (
     Transmit,
     Write,
 )
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
 from gapless.core.server.audit import WITHOUT_END, Audit, AuditLine
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users
 from gapless.core.stream.knowledge import Knowledge
@@ -118,6 +120,7 @@ class Rig:
             everyone,
             self.volume,
             self.audit_core,
+            Budgets(NO_LIMITS),
             self,
         )
         self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))

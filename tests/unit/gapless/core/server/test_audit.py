@@ -18,6 +18,7 @@ from gapless.core.server.audit import (
     line_of,
     wanted,
 )
+from gapless.core.server.limits import PUBLISHERS
 from gapless.core.wire.codec import encode, encode_keyed
 from gapless.core.wire.messages import (
     Attach,
@@ -203,7 +204,7 @@ def test_openings_that_fail_make_lines(broker: Broker) -> None:
 
     assert brief(broker) == [
         ("opening", "publish", "nowhere", "failed", "no pubend takes it"),
-        ("opening", "publish", "flights", "failed", "a session may have 2 publishers"),
+        ("opening", "publish", "flights", "failed", f"a session may have 2 publishers ({PUBLISHERS})"),
     ]
 
 
@@ -301,7 +302,7 @@ def test_without_an_audit_nothing_is_gathered() -> None:
 def turn(broker: Broker, room: int) -> None:
     """The next turn of the node, which has room for so many lines."""
     broker.audit.begin_turn(WALL, room)
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     if broker.sessions.is_behind:
         broker.sessions.take_late(broker.now, WALL)
 

@@ -11,6 +11,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
 from gapless.core.principals import Principal
 from gapless.core.server import SessionLimits
+from gapless.core.server.limits import CONNECTIONS
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
     BrokerHeartbeat,
@@ -395,7 +396,7 @@ def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
 
     broker.sessions.on_link(77, broker.peer, 0, broker.now)
     (refused,) = first.wire.hear(broker.take()[77])
-    assert (refused.code, refused.reason) == (Code.RETRY, "this broker takes 2 connections")
+    assert (refused.code, refused.reason) == (Code.RETRY, f"this broker takes 2 connections ({CONNECTIONS})")
 
     first.say(Goodbye())
     assert kinds(broker.client("three").say(ListPubends(1))) == []
