@@ -31,6 +31,7 @@ from gapless.core.ports import (
     RoleContext,
     Write,
 )
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.errors import RecordsDamagedError
 from gapless.node.commit import VolumeWriter
 from gapless.node.recovery import VolumeReader
@@ -67,6 +68,7 @@ class Rig(Generic[R]):
         self.rules: Authorizer = AllowAll()
         self.groups: tuple[OrderedGroup, ...] = ()
         self.audited = False
+        self.limits = NO_LIMITS
         self.said: list[object] = []
         self.reads: list[Read] = []
         self.performed: list[Read] = []
@@ -94,6 +96,7 @@ class Rig(Generic[R]):
             roles=self.roles,
             groups=self.groups,
             audited=self.audited,
+            limits=self.limits,
         )
         try:
             self.role = self.make(context)

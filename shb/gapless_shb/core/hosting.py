@@ -34,6 +34,10 @@ network, by mail): then whoever sent it is gone, and the client must not go on b
 """
 
 
+EVENT_BYTES = 64
+"""As many bytes stand for an event where a rate of events limits a link, which counts bytes: few are smaller."""
+
+
 class Hosting(BrokerState):
     """The state of an SHB, and the operations on it that several parts need."""
 
@@ -196,10 +200,23 @@ class Hosting(BrokerState):
     def channel(self, session: int) -> Channel:
         """Returns the session's channel, and creates it with its first use."""
         channel = self.channels.get(session)
-        if channel is None:
-            credit = LinkCredit(self.catch_up.link_bytes, self.memory.least // 2)
-            channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
-            self.channels[session] = channel
+        return self._open_channel(session, self.catch_up.link_bytes) if channel is None else channel
+
+    def limit_link(self, session: ClientSession) -> None:
+        """A client is going to be sent events: no more at a time than its principal may be sent in a second.
+
+        When there is room again on its link the node says later, if that was too much already.
+        """
+        limit = self.limits.of(session.principal)
+        if limit is not None and session.number not in self.channels:
+            rates = limit.bytes_per_second_out, (limit.events_per_second_out or 0) * EVENT_BYTES
+            most = min(filter(None, (self.catch_up.link_bytes, *rates)))
+            self._open_channel(session.number, most).is_limited = most < self.catch_up.link_bytes
+
+    def _open_channel(self, session: int, most: int) -> Channel:
+        credit = LinkCredit(most, self.memory.least // 2)
+        channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
+        self.channels[session] = channel
         return channel
 
     def new_consumer(

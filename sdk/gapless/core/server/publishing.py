@@ -79,6 +79,7 @@ class PublisherLink:
     __slots__ = (
         "connection",
         "durable",
+        "is_counted",
         "is_open",
         "logged",
         "number",
@@ -97,6 +98,8 @@ class PublisherLink:
         self.number = number
         self.request = request
         """The request that opened it; it names its pubend once that is known."""
+        self.is_counted = False
+        """Whether it is one of those that its principal has open."""
         self.is_open = False
         """Whether batches may come: the opening has its answer, and it was no refusal."""
         self.opening = opening
@@ -112,6 +115,12 @@ class PublisherLink:
         """Whether that survives the end of the process that keeps the pubend's log."""
         self.ticks: list[TickRun] = []
         """The ticks up to `logged` that were not sent to the client yet."""
+
+    def count_no_more(self) -> None:
+        """It is not open any more, or never was."""
+        if self.is_counted and self.connection.budget is not None:
+            self.connection.budget.publishers -= 1
+        self.is_counted = False
 
     def take_answered(self) -> tuple[UnansweredBatch, Outcome] | None:
         """Takes the oldest batch out, if it has its answer. Returns both."""
@@ -177,13 +186,16 @@ class Publishing:
             reason = f"a session may have {self._limits.publishers} publishers ({PUBLISHERS})"
             self._answer(connection, session, PublishRefused(message.publisher, 0, Code.REJECTED, reason))
             return
-        elif (budget := connection.budget) is not None:
+        is_counted = earlier is not None and earlier.is_counted
+        if (budget := connection.budget) is not None and not is_counted:
             if reason := budget.refuses_publisher(client.principal):
                 self._answer(connection, session, PublishRefused(message.publisher, 0, Code.REJECTED, reason))
                 return
             budget.publishers += 1
+            is_counted = True
         serial = self._next_serial()
-        publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
+        opened = publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
+        opened.is_counted = is_counted
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
     def on_publish(self, connection: LinkSession, client: ClientSession, message: Publish) -> None:
@@ -247,8 +259,7 @@ class Publishing:
 
     def _end(self, publisher: PublisherLink, ending: Ending) -> None:
         """Informs the pubend that an opening is over. The answer will be dropped."""
-        if publisher.connection.budget is not None:
-            publisher.connection.budget.publishers -= 1
+        publisher.count_no_more()
         self.answered.pop((publisher.session, publisher.number), None)
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
@@ -269,6 +280,7 @@ class Publishing:
             # An opening carries nothing else that could be invalid.
             code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]
             answer = PublishRefused(number, 0, code, outcome.reason)
+            publisher.count_no_more()
         self._answer(publisher.connection, publisher.session, answer)
 
     def _answer(self, connection: LinkSession, session: int, answer: PublisherOpened | PublishRefused) -> None:

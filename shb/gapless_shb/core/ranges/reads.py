@@ -107,6 +107,7 @@ class Reads:
             raise RefusedError(code, f"this broker knows of no pubend {request.pubend!r}")
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
+        self._hosting.limit_link(session)
         delivery = RangeDelivery(self._hosting, session.number, request)
         read = partial(self._read, key)
         go_on = partial(self._wake, [key])

@@ -211,9 +211,7 @@ class Registry:
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Removes a subscription, under the next version. Returns the writes."""
         self._by_sid.pop(subscription.sid).become(Phase.REMOVED)
-        left = self._counts.pop(subscription.principal) - 1
-        if left:
-            self._counts[subscription.principal] = left
+        self._count(subscription, -1)
         if subscription.durable:
             del self._by_name[subscription.client_id, subscription.name]
             self.durable_sids.remove(subscription.sid)
@@ -252,6 +250,14 @@ class Registry:
             operations += self.save(subscription)
         return operations
 
+    def _count(self, subscription: SubscriptionRecord, more: int) -> None:
+        """Guests are counted at their home."""
+        if not subscription.home:
+            count = self._counts.pop(subscription.principal, 0) + more
+            assert count >= 0, "each is counted once"
+            if count:
+                self._counts[subscription.principal] = count
+
     def _insert(self, subscription: SubscriptionRecord, phase: Phase) -> None:
         # Saves memory: there may be very many subscriptions, but few clients and topics, and many with the same start.
         subscription.client_id = _shared(subscription.client_id)
@@ -264,7 +270,7 @@ class Registry:
         assert subscription.version <= self.version, "no filter is newer than the interest that has it"
         self._by_sid[subscription.sid] = Subscription(subscription, phase)
         subscription.principal = _shared(subscription.principal)
-        self._counts[subscription.principal] = self.count_of(subscription.principal) + 1
+        self._count(subscription, 1)
         if subscription.durable:
             assert self.find(subscription.client_id, subscription.name) is None, "a client has a name once"
             self._by_name[subscription.client_id, subscription.name] = subscription

@@ -134,6 +134,7 @@ class Subscribing:
 
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
+        self._hosting.limit_link(session)
         try:
             existing = self._existing(session, request)  # 1
             if existing is None:
