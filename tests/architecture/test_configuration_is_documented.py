@@ -11,6 +11,7 @@ from documents import ROOT
 from gapless.node.config import (
     AuditSection,
     AuthSection,
+    LimitSection,
     LimitsSection,
     ListenSection,
     NetworkSection,
@@ -62,6 +63,7 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[[group]]`") == keys(GroupSection)
     assert documented("## `[audit]`") == keys(AuditSection)
     assert documented("## `[limits]`") == keys(LimitsSection)
+    assert documented("## `[[limit]]`") == keys(LimitSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
     assert documented("### `[[phb.pubends]]`") == keys(PubendSection)
     assert documented("### `[[phb.kafka]]`") == keys(KafkaSection)

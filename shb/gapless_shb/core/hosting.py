@@ -197,30 +197,31 @@ class Hosting(BrokerState):
 
     # -------------------------------------------------------------------------------------- consumers
 
-    def channel(self, session: int) -> Channel:
-        """Returns the session's channel, and creates it with its first use."""
-        channel = self.channels.get(session)
-        return self._open_channel(session, self.catch_up.link_bytes) if channel is None else channel
+    def channel(self, session: ClientSession) -> Channel:
+        """Returns the session's channel, and creates it with its first use.
 
-    def limit_link(self, session: ClientSession) -> None:
-        """A client is going to be sent events: no more at a time than its principal may be sent in a second.
-
-        When there is room again on its link the node says later, if that was too much already.
+        It is given no more at a time than its principal may be sent in a second. When there is room again on its link
+        the node says later, if that was too much already.
         """
-        limit = self.limits.of(session.principal)
-        if limit is not None and session.number not in self.channels:
-            rates = limit.bytes_per_second_out, (limit.events_per_second_out or 0) * EVENT_BYTES
-            most = min(filter(None, (self.catch_up.link_bytes, *rates)))
-            self._open_channel(session.number, most).is_limited = most < self.catch_up.link_bytes
-
-    def _open_channel(self, session: int, most: int) -> Channel:
-        credit = LinkCredit(most, self.memory.least // 2)
-        channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
-        self.channels[session] = channel
+        channel = self.channels.get(session.number)
+        if channel is None:
+            most, limit = self.catch_up.link_bytes, self.limits.of(session.principal)
+            if limit is not None:
+                rates = limit.bytes_per_second_out, (limit.events_per_second_out or 0) * EVENT_BYTES
+                most = min(filter(None, (most, *rates)))
+            credit = LinkCredit(most, self.memory.least // 2)
+            channel = Channel(session.number, self.outbox.emit, self._unflushed, credit, self.memory)
+            channel.is_limited = most < self.catch_up.link_bytes
+            self.channels[session.number] = channel
         return channel
 
     def new_consumer(
-        self, subscription: SubscriptionRecord, session: int, taker: Taker, request: Subscribe | None, wall: int
+        self,
+        subscription: SubscriptionRecord,
+        session: ClientSession,
+        taker: Taker,
+        request: Subscribe | None,
+        wall: int,
     ) -> Consumer:
         """Returns a consumer of a subscription. `request`: None if another SHB serves it, and has told of it later."""
         number, events, size, most = 0, 0, 0, 0

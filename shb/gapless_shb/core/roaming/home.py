@@ -363,7 +363,7 @@ class Home:
         )
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)
-        hosting.take_consumer(hosting.new_consumer(subscription, session.number, taker, None, wall), Phase.CONSUMED)
+        hosting.take_consumer(hosting.new_consumer(subscription, session, taker, None, wall), Phase.CONSUMED)
         attachment = Attachment(node, renew.sender, renew.life, renew.attachment, session, now)
         self._attachments[renew.sid] = attachment
         return attachment

@@ -134,7 +134,6 @@ class Subscribing:
 
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
-        self._hosting.limit_link(session)
         try:
             existing = self._existing(session, request)  # 1
             if existing is None:
@@ -586,7 +585,7 @@ class Subscribing:
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> Consumer:
         """Returns the consumer that a request makes. What it has acknowledged before counts."""
-        consumer = self._hosting.new_consumer(subscription, session.number, taker_of(session, request), request, wall)
+        consumer = self._hosting.new_consumer(subscription, session, taker_of(session, request), request, wall)
         for acknowledged in request.acknowledged:
             self._ahead.acknowledge(consumer, acknowledged, now)
         return consumer
