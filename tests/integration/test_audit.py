@@ -19,6 +19,7 @@ from gapless.core.principals import Principal
 from gapless.node import assembly
 from gapless.node.config import make_config
 from integration.broker_process import BrokerProcess, bounded, run_broker, until
+from integration.networks_in_process import network_of
 from integration.nodes_in_process import running_node
 from integration.raw_client import RawClient
 
@@ -262,3 +263,38 @@ def test_a_broker_whose_audit_cannot_be_opened_does_not_start(tmp_path: Path) ->
 def test_a_wrong_setting_is_named(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(gapless.ConfigurationError, match=said):
         make_config({"audit": settings})
+
+
+async def test_what_one_node_asks_another_for_a_client_is_a_line_of_both(tmp_path: Path) -> None:
+    """A subscription that is consumed away from its home, a publisher elsewhere, and a retirement."""
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("phb", "shb", "shb2")}
+    async with network_of(tmp_path, *files) as network:
+        for name, file in files.items():
+            await network.start(name, audit={"file": str(file)})
+        await network.until_linked("phb", "shb")
+        await network.until_linked("shb", "shb2")
+        for name in ("shb", "shb2"):
+            await network.until_pubends(name, 1)
+            async with gapless.connect(network.nodes[name].url, client_id="desk") as connection:
+                session = connection.session()
+                await bounded(session.publisher("t", name=f"via-{name}").send(b"x"))
+                async with session.subscribe("t", name="late"):
+                    pass
+                with pytest.raises(gapless.GaplessError):
+                    await connection.retire("shb2")  # it runs
+        for name in files:
+            await network.stop(name)
+
+    lines = {name: objects(file) for name, file in files.items()}
+    [home] = [name for name in ("shb", "shb2") for line in lines[name] if line["kind"] == "creation"]
+    other = "shb2" if home == "shb" else "shb"
+    attached = {
+        name: [line["peer"].partition(":")[0] for line in lines[name] if line["kind"] == "attachment"] for name in files
+    }
+    assert attached[other] == ["127.0.0.1"]
+    assert sorted(attached[home]) == ["127.0.0.1", other], "it names the node that has asked for the other"
+    made = [line for line in lines["phb"] if line["kind"] == "creation"]
+    assert [(line["name"], line["peer"], line["principal"]) for line in made] == [
+        ("via-shb", "", "anonymous"),
+        ("via-shb2", "", "anonymous"),
+    ]

@@ -372,6 +372,8 @@ class Machine:
         """Nothing is carried out any more, because of this."""
         if self.alive:
             self.alive = False
+            lines, self._audit.lines = self._audit.lines, []
+            self._shell.audit(lines)  # of what was tried, whatever has become of it
             self._shell.on_failed(error)
 
     def abandon(self) -> dict[int, LinkOwner]:
