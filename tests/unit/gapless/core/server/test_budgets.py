@@ -284,6 +284,18 @@ def test_a_silence_that_is_the_brokers_ends_no_session() -> None:
     assert broker.sessions.count == 0, "its own silence ends it as ever"
 
 
+def test_a_node_that_comes_late_does_not_take_its_own_delay_for_the_clients_silence() -> None:
+    broker = broker_with(bytes_per_second_in=100)
+    client = come(broker)
+    client.open()
+    client.say(batch(1, 10_000), batch(2, 1))
+    broker.now += 200 * SECOND
+    broker.sessions.begin_turn(broker.now)
+    broker.sessions.on_deadline(broker.now)
+
+    assert broker.sessions.count == 1
+
+
 def test_all_connections_of_a_principal_share_its_rate_and_others_have_their_own() -> None:
     broker = Broker(limit=[limit("group:ops", events_per_second_in=2)])
     broker.guard.groups = frozenset({"ops"})

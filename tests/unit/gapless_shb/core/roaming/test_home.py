@@ -266,3 +266,15 @@ def test_the_audit_of_both_is_told_what_one_asks_the_other_for_a_client() -> Non
     ]
     assert all(line.session == 0 for line in pair.home.audit), "the session is one of the other node"
     assert pair.other.audit == []
+
+
+def test_a_subscription_counts_for_its_principal_at_its_home_alone() -> None:
+    pair = Pair()
+    guest = pair.come(pair.other)
+    pair.attached(pair.other, guest)
+    assert [node.hosting.registry.count_of("") for node in (pair.home, pair.other)] == [1, 0]
+    assert len(pair.other.hosting.registry) == 1
+
+    pair.leave(pair.other, guest)
+    pair.settle(1000)
+    assert [node.hosting.registry.count_of("") for node in (pair.home, pair.other)] == [1, 0]
