@@ -218,6 +218,11 @@ class Audit:
         """Whether one more request is to be taken. What was taken before may go beyond that when it is answered."""
         return len(self.lines) < self._room
 
+    @property
+    def remembered(self) -> int:
+        """Of how many sessions something is remembered: what they have asked, or what they were told once."""
+        return len(self._sessions.keys() | self._opened.keys())
+
     # What happened.
 
     def begin_turn(self, wall: int, room: int) -> None:

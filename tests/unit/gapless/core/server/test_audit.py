@@ -246,7 +246,7 @@ def test_keyed_batches_make_one_line_for_each_producer_and_topic_and_one_for_eac
     keyed(client, 5000, "a", Verdict.OK)
     assert len(lines(broker)) == 1, "what is remembered of a session is bounded"
     broker.sessions.end(client.session, "over")
-    assert (broker.audit._opened, broker.audit._sessions) == ({}, {}), "and forgotten with it"
+    assert broker.audit.remembered == 0, "and forgotten with it"
 
 
 def test_what_a_session_asks_for_and_never_hears_of_makes_a_line_at_its_end(broker: Broker) -> None:

@@ -378,4 +378,3 @@ def test_without_a_limit_nothing_of_this_is_done(broker: Any) -> None:
 
     assert len(broker.placed()) == 19
     assert len(broker.budgets) == 0
-    assert broker.sessions._evens == []
