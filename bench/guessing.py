@@ -28,8 +28,11 @@ import gapless
 from bench.processes import Broker, running_broker, table
 from gapless.cli.connecting import run as run_loop
 from gapless.core.ports import AllowAll, AuthContext, Authenticator
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.principals import NO_CERTIFICATE, PeerInfo, Refusal
 from gapless.core.server import BrokerIdentity, SessionLimits, Sessions
+from gapless.core.server.audit import Audit
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import UserRow
 from gapless.core.wire.codec import decode_server, encode
@@ -249,6 +252,8 @@ def garbage(frames: int) -> tuple[int, float]:
         [Reception([_authenticator({USER: UserRow(new_verifier("open-sesame"), (), 0).stored})], is_local=False)],
         AllowAll(),
         {},
+        Audit(is_wanted=False),
+        Budgets(NO_LIMITS),
     )
     random = Random(7)  # noqa: S311 - the same garbage every time
     good = [_first(1), encode(0, Proof(b"c=biws,r=x,p=" + b"A" * 44)), encode(0, Hello(PROTOCOL, "", "c", "i"))]

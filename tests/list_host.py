@@ -287,6 +287,7 @@ class ListHost:
             context.authorizer,
             self._outbox,
             context.boot,
+            context.audited,
         )
         saved = SavedPubend(0, PubendRow(f"{context.role}@list", 0, topics))
         self._timers = Timers(self._outbox)

@@ -10,7 +10,9 @@ from pydantic import BaseModel
 from documents import ROOT
 from gapless.node.config import (
     AclSection,
+    AuditSection,
     AuthSection,
+    LimitSection,
     LimitsSection,
     ListenSection,
     NetworkSection,
@@ -62,7 +64,9 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
     assert documented("### `[routing]` with the router `delta`") == {option.name for option in fields(DeltaOptions)}
     assert documented("## `[[group]]`") == keys(GroupSection)
+    assert documented("## `[audit]`") == keys(AuditSection)
     assert documented("## `[limits]`") == keys(LimitsSection)
+    assert documented("## `[[limit]]`") == keys(LimitSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
     assert documented("### `[[phb.pubends]]`") == keys(PubendSection)
     assert documented("### `[[phb.kafka]]`") == keys(KafkaSection)

@@ -31,6 +31,7 @@ from gapless.core.ports import (
     RoleContext,
     Write,
 )
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.errors import RecordsDamagedError
 from gapless.node.commit import VolumeWriter
 from gapless.node.recovery import VolumeReader
@@ -66,6 +67,8 @@ class Rig(Generic[R]):
         self.roles = frozenset({role})
         self.rules: Authorizer = AllowAll()
         self.groups: tuple[OrderedGroup, ...] = ()
+        self.audited = False
+        self.limits = NO_LIMITS
         self.said: list[object] = []
         self.reads: list[Read] = []
         self.performed: list[Read] = []
@@ -92,6 +95,8 @@ class Rig(Generic[R]):
             self.rules,
             roles=self.roles,
             groups=self.groups,
+            audited=self.audited,
+            limits=self.limits,
         )
         try:
             self.role = self.make(context)

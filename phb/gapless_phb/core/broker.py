@@ -127,6 +127,7 @@ class PublisherHostingBroker:
             context.authorizer,
             self._outbox,
             context.boot,
+            context.audited,
         )
         rows_found = saved_pubends(context.reader, self._tables)
         saved = [each for each in rows_found if not each.row.family]

@@ -47,6 +47,8 @@ class PubendContext:
     outbox: Outbox
     boot: str
     """In which run of the machine `now` counts; "" if that is unknown."""
+    audited: bool
+    """Whether anybody writes an audit."""
 
 
 class Timer(Enum):

@@ -146,6 +146,16 @@ class AlarmCode(Enum):
         "A client broke the protocol or was refused, and its connection was ended.",
         "Look at that client: its version, its credentials, whether it is one of yours.",
     )
+    AUDIT_INCOMPLETE = (
+        "audit_incomplete",
+        "Lines of the audit were left out; the next one that is written says how many.",
+        "Find out what is slow or full; raise `audit.queue`, or have requests wait instead with `audit.required`.",
+    )
+    AUDIT_UNWRITABLE = (
+        "audit_unwritable",
+        "The file of the audit cannot be written, or not be opened again; lines are counted, or requests wait.",
+        "Make room on its disk, or put its directory right. The broker tries again with each line.",
+    )
     CONNECTIONS_FULL = (
         "connections_full",
         "As many connections are there as this broker takes; further ones are told to come again.",
@@ -207,6 +217,7 @@ _LASTING: Final = frozenset(
         AlarmCode.LOG_LESS_SAFE,
         AlarmCode.NODE_UNREACHABLE,
         AlarmCode.MAPS_DIFFER,
+        AlarmCode.AUDIT_UNWRITABLE,
         AlarmCode.CONNECTIONS_FULL,
         AlarmCode.RULES_DOUBTFUL,
         AlarmCode.CERTIFICATE_UNUSABLE,

@@ -49,6 +49,7 @@ from msgspec import Struct
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OrderedGroup
+from gapless.core.principal_limits import NO_LIMITS, PrincipalLimits
 from gapless.core.principals import Judgement, PeerInfo, Principal
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
@@ -583,6 +584,10 @@ class RoleContext:
     boot: str = ""
     """In which run of the machine `now` counts: `now` of another process of the same run is of the same clock, so the
     time between is certain. "" if that is unknown."""
+    audited: bool = False
+    """Whether the node writes an audit: then a role tells what it makes and removes (`AuditLine`)."""
+    limits: PrincipalLimits = NO_LIMITS
+    """What each principal may have at this node."""
 
     @property
     def max_delivery_bytes(self) -> int:

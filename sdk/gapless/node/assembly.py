@@ -24,7 +24,9 @@ from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
+from gapless.core.server.audit import Audit
 from gapless.core.server.authority import Authority
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception, WithinProcess
 from gapless.core.server.users import USERS, Users, row_of
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
@@ -355,6 +357,8 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
             groups=tuple(section.group for section in config.group),
             roaming=loaded.roaming,
             boot=loaded.boot,
+            audited=config.audit is not None,
+            limits=config.principal_limits,
         )
         with said_of(config, role):
             roles.append(open_role(context=context))
@@ -431,6 +435,8 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
         router,
         roles,
         volume,
+        Audit(is_wanted=config.audit is not None),
+        Budgets(config.principal_limits),
         shell,
     )
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}

@@ -9,6 +9,8 @@
     [routing]   plugin, and what else it takes
     [network]   file, node, listen: which node this is of a network that is described
     [[group]]   name, members, silence_seconds: pubends in total order
+    [audit]     file, queue, required: who came in, and what of consequence was asked for
+    [[limit]]   who, and what each of these principals may have and use
     [limits]    what clients are allowed
     [phb] [shb] what the roles take; a role of another name has a section of that name
 
@@ -28,6 +30,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gapless import descriptors
+from gapless.core.principal_limits import GROUP, Limit, PrincipalLimits
 from gapless.core.server import SessionLimits
 from gapless.core.wire.messages.session import FRAME_BYTES_MAX
 from gapless.errors import ConfigurationError
@@ -122,6 +125,17 @@ class NetworkSection(Section):
     """Where other nodes' links are taken, if that is not the address that they dial."""
 
 
+class AuditSection(Section):
+    """Where it is written who came in, and what of consequence was asked for."""
+
+    file: str = Field(min_length=1)
+    """Relative to the working directory; `stderr`: the standard error output."""
+    queue: int = Field(default=10_000, ge=1, le=1_000_000)
+    """So many lines may wait to be written."""
+    required: bool = False
+    """Whether requests wait when that many do; else lines are left out, and counted."""
+
+
 class LimitsSection(Section):
     """What clients are allowed; times in seconds."""
 
@@ -165,6 +179,42 @@ class LimitsSection(Section):
         return SelectorLimits(self.selector_characters, self.selector_tokens)
 
 
+Count = Annotated[int, Field(ge=0)] | None
+Rate = Annotated[int, Field(ge=1, le=1 << 40)] | None
+
+
+class LimitSection(Section):
+    """What each of these principals may have and use at this node; without a key, as much as the node has."""
+
+    who: Annotated[tuple[str, ...], Field(min_length=1)]
+    connections: Count = None
+    subscriptions: Count = None
+    """That it has created, and that are there."""
+    publishers: Count = None
+    events_per_second_in: Rate = None
+    bytes_per_second_in: Rate = None
+    events_per_second_out: Rate = None
+    bytes_per_second_out: Rate = None
+
+    @model_validator(mode="after")
+    def _is_of_use(self) -> LimitSection:
+        wrong = [who for who in self.who if not who.removeprefix(GROUP)]
+        if wrong:
+            raise ValueError(
+                f'who: {wrong[0]!r} names nobody; a principal has a name, a group is "group:NAME", and "*" is everybody'
+            )
+        if not self.model_fields_set - {"who"}:
+            raise ValueError(
+                f"it limits nothing: give it {', '.join(sorted(type(self).model_fields.keys() - {'who'}))}"
+            )
+        return self
+
+    @property
+    def limit(self) -> Limit:
+        """The same in the core's words."""
+        return Limit(**self.model_dump())
+
+
 class NodeConfig(BaseModel):
     """All of a node's configuration."""
 
@@ -182,6 +232,9 @@ class NodeConfig(BaseModel):
     """The tables [[deny]]."""
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
+    limit: tuple[LimitSection, ...] = ()
+    """The first one that names a principal or its group counts; those of `*` last."""
+    audit: AuditSection | None = None
     network: NetworkSection | None = None
     group: tuple[GroupSection, ...] = ()
     _membership: NodeMembership | None = PrivateAttr(default=None)
@@ -205,6 +258,11 @@ class NodeConfig(BaseModel):
         With a file, only where somebody says so: what a file names was there before, or is known to be new.
         """
         return self._create
+
+    @property
+    def principal_limits(self) -> PrincipalLimits:
+        """What each principal may have."""
+        return PrincipalLimits(section.limit for section in self.limit)
 
     def role(self, name: str) -> dict[str, Any]:
         """A role's own section, unchecked: the role does that."""

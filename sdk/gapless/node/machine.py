@@ -47,6 +47,8 @@ from gapless.core.ports import (
 from gapless.core.principals import PeerInfo
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.answering import SESSIONS_FROM
+from gapless.core.server.audit import Audit, AuditLine
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.inquiries import Inquiries
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import REQUESTS as USER_REQUESTS
@@ -120,6 +122,15 @@ class Shell(Protocol):
     def note(self, note: Note) -> None:
         """Put it into the operator's log."""
 
+    def audit_room(self) -> int:
+        """How many lines of the audit can be taken until requests have to wait. Asked only where one is wanted.
+
+        When there is room again, call `Machine.on_audit_room`.
+        """
+
+    def audit(self, lines: Sequence[AuditLine]) -> None:
+        """Write these lines; the sequence is the shell's from now on."""
+
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         """The shell's own figures, and the alarms: what belongs to the node's status beside the machine's figures."""
 
@@ -178,6 +189,8 @@ class Machine:
         router: Router,
         roles: Sequence[Role],
         volume: LogVolume,
+        audit: Audit,
+        budgets: Budgets,
         shell: Shell,
     ) -> None:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
@@ -185,11 +198,12 @@ class Machine:
         self._router = router
         self._roles = tuple(roles)
         self._volume = volume
+        self._audit = audit
         self._shell = shell
         self._dispatch = Dispatch(roles)
         inquired = self._dispatch.inquired
         inquired[AskStatus] = {NODE: self._on_ask_status}
-        self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session)
+        self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session, audit)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
         requests: dict[type, RequestHandler] = {
@@ -197,7 +211,7 @@ class Machine:
             **dict.fromkeys(inquired, self._inquiries.on_request),
             **dict.fromkeys(USER_REQUESTS, self._on_user_request),
         }
-        self.sessions = Sessions(broker, limits, receptions, authorizer, requests)
+        self.sessions = Sessions(broker, limits, receptions, authorizer, requests, audit, budgets)
         self._receptions = tuple(receptions)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
         self._to_router = router.handlers()
@@ -341,6 +355,10 @@ class Machine:
         """A neighbour has shut out an earlier process of this node, which ran beside this one."""
         self._happened(self._take_ran_twice, ran)
 
+    def on_audit_room(self) -> None:
+        """Lines of the audit were written: requests that wait for that go on in the next turn."""
+        self._happened(_nothing)
+
     def on_log_answer(self, source: int, answer: LogAnswer) -> None:
         """A numbered log answers the role at this position."""
         self._happened(self._take_log_answer, source, answer)
@@ -364,6 +382,8 @@ class Machine:
         """Nothing is carried out any more, because of this."""
         if self.alive:
             self.alive = False
+            lines, self._audit.lines = self._audit.lines, []
+            self._shell.audit(lines)  # of what was tried, whatever has become of it
             self._shell.on_failed(error)
 
     def abandon(self) -> dict[int, LinkOwner]:
@@ -383,7 +403,9 @@ class Machine:
             return
         try:
             now, wall = self._now, self._wall = self._shell.clock()
-            self.sessions.begin_turn()
+            if self._audit.is_wanted:
+                self._audit.begin_turn(wall, self._shell.audit_room())
+            self.sessions.begin_turn(now)
             events, self._events = self._events, []
             for take, arguments in events:
                 take(*arguments)
@@ -614,6 +636,7 @@ class Machine:
             EndSessionsOf: self._end_sessions_of,
             Alarm: self._alarm,
             Note: self._note,
+            AuditLine: self._on_audit_line,
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
@@ -679,6 +702,10 @@ class Machine:
         self._pass(source, note)
         self._shell.note(note)
 
+    def _on_audit_line(self, line: AuditLine, source: int) -> None:
+        self._pass(source, line)
+        self._audit.on_told(line, self.sessions.address_of(line.session))
+
     def _write(self, write: Write, source: int) -> None:
         """A log of the volume takes each index as it is proposed: its answer waits for the sync alone."""
         self._pass(source, write)
@@ -725,6 +752,9 @@ class Machine:
             alarms, self._alarms = self._alarms, []
             for alarm in alarms:
                 self._shell.alarm(alarm)
+        if self._audit.lines:
+            self._shell.audit(self._audit.lines)
+            self._audit.lines = []
         if self._network:
             network, self._network = self._network, []
             for effect in network:
@@ -776,3 +806,7 @@ class Machine:
         except StorageError as error:
             return ReadResult(read.cookie, (), stream.first, str(error) or type(error).__name__)
         return ReadResult(read.cookie, records, stream.first)
+
+
+def _nothing() -> None:
+    """Nothing to take in: the turn itself is what was wanted."""

@@ -51,9 +51,11 @@ from gapless.node.assembly import (
     make_machine,
     note_shut_out_at,
     open_volume,
+    said_of,
 )
 from gapless.node.gauges import SERVING
 from gapless.node.shell import AsyncShell, Clock, boot_of_system, system_clock
+from gapless.security.audit_file import AuditWriter, open_file
 from gapless.spi import Create
 
 if TYPE_CHECKING:
@@ -85,9 +87,11 @@ STOP_TIMEOUT = 5.0
 class Node:
     """A process's broker: roles over one volume, reachable through its listeners and through `dial`."""
 
-    def __init__(self, loaded: Loaded, clock: Clock) -> None:
+    def __init__(self, loaded: Loaded, clock: Clock, audit: AuditWriter | None) -> None:
         """Use `Node.start`."""
         self._loaded = loaded
+        self._audit = audit
+        """Of all machines; None: none is configured."""
         self._clock = clock
         self._listeners: list[Listener] = []
         self._nodes_listener: Listener | None = None
@@ -121,11 +125,15 @@ class Node:
         loaded = load_plugins(config)
         if clock is system_clock:
             loaded = replace(loaded, boot=boot_of_system())
-        node = cls(loaded, clock)
-        check_settings(node._loaded, *clock())
-        if config.create is not Create.NO:
-            await node._try_addresses()
-        node._shell = await node._begin(config.create)
+        check_settings(loaded, *clock())
+        node = cls(loaded, clock, open_audit(config))
+        try:
+            if config.create is not Create.NO:
+                await node._try_addresses()
+            node._shell = await node._begin(config.create)
+        except BaseException:
+            await node._close_audit()
+            raise
         try:
             await node._listen()
         except BaseException:
@@ -205,6 +213,7 @@ class Node:
         shell, self._shell = self._shell, None
         if shell is not None:
             await shell.stop(reason, STOP_TIMEOUT)
+        await self._close_audit()
         self._ended.set()
 
     def let_go(self) -> None:
@@ -212,6 +221,17 @@ class Node:
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.let_go()
+        if self._audit is not None:
+            self._audit.close(STOP_TIMEOUT)
+
+    def reopen_audit(self) -> None:
+        """The audit's file was moved away, or will be: the lines that follow go to a new one of its name."""
+        if self._audit is not None:
+            self._audit.reopen()
+
+    async def _close_audit(self) -> None:
+        if self._audit is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._audit.close, STOP_TIMEOUT)
 
     async def wait(self) -> None:
         """Waits until the node has ended. Raises the error for which it gave up, if it did."""
@@ -292,6 +312,7 @@ class Node:
                 clock=self._clock,
                 make_links=partial(make_links, self._loaded, identity),
                 transports=self._loaded.transports,
+                audit=self._audit,
             )
         except BaseException:
             volume.close()
@@ -401,7 +422,18 @@ class Node:
         self._error = error
         await self._close_listeners()
         self._stopping.set()
+        await self._close_audit()
         self._ended.set()
+
+
+def open_audit(config: NodeConfig) -> AuditWriter | None:
+    """What writes the audit; None: none is configured. Raises ConfigurationError if its file cannot be opened."""
+    section = config.audit
+    if section is None:
+        return None
+    with said_of(config, "audit.file"):
+        opened = open_file(section.file)
+    return AuditWriter(section.file, opened, config.node.name, section.queue, required=section.required)
 
 
 class NullHandler:
@@ -421,7 +453,10 @@ class NullHandler:
 
 
 async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> None:
-    """Runs a node until SIGINT or SIGTERM, then stops it in order. Raises what `start` and `wait` raise."""
+    """Runs a node until SIGINT or SIGTERM, then stops it in order. Raises what `start` and `wait` raise.
+
+    SIGHUP opens the file of the audit anew, if there is one.
+    """
     node = await Node.start(config)
     loop = asyncio.get_running_loop()
     stops: list[asyncio.Task[None]] = []
@@ -432,6 +467,9 @@ async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = No
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: KeyboardInterrupt ends the process
             loop.add_signal_handler(number, stop)
+    if config.audit is not None:
+        with suppress(NotImplementedError, AttributeError):  # Windows has no such signal
+            loop.add_signal_handler(signal.SIGHUP, node.reopen_audit)
     if on_ready is not None:
         on_ready(node)
     with cycles_sought_seldom(), threads_switched_often():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gapless import loggers
 from gapless.core.gauges import Family
 from gapless.core.network.incarnations import started
+from gapless.core.server.audit import WITHOUT_END
 from gapless.errors import NodeTwiceError
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from gapless.core.gauges import Gauge
     from gapless.core.network.facts import ShutOut
     from gapless.core.ports import LogQuestion, Operation
+    from gapless.core.server.audit import AuditLine
     from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
+    from gapless.security.audit_file import AuditWriter
     from gapless.spi import Link, LogVolume, Transport
 
 log = loggers.logger("gapless.node")
@@ -91,10 +94,12 @@ class AsyncShell:
         clock: Clock = system_clock,
         make_links: Callable[[AsyncShell], NodeLinks | None] = lambda _: None,
         transports: Sequence[Transport] = (),
+        audit: AuditWriter | None = None,
     ) -> None:
         """`make` recovers the machine; raises what it raises. `make_links`: those to other nodes, if it has any.
 
         `transports`: those that the node listens with. What they find wrong becomes alarms.
+        `audit`: of all shells of the node; None: none is configured.
 
         `on_failed` is called once, if the machine or the storage fails, or a later process of the node counts;
         `alarms` is of all shells of the node.
@@ -126,6 +131,9 @@ class AsyncShell:
             lambda: machine.links_closed,
             Troubles([*transports, *machine.authenticators()], self.alarm).look,
         )
+        self._audit = audit
+        if audit is not None:
+            audit.listen(partial(self._from_thread, machine.on_audit_room), partial(self._from_thread, self.alarm))
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._no_links = asyncio.Event()
@@ -155,6 +163,8 @@ class AsyncShell:
         yield SYNC_SECONDS.gauge(self._sync_ns / 1e9)
         if self.links is not None:
             yield from self.links.gauges()
+        if self._audit is not None:
+            yield from self._audit.gauges()
         yield from self._alarms.gauges()
 
     # What happened.
@@ -289,6 +299,15 @@ class AsyncShell:
         """For the operator's log."""
         self._notes.note(note)
 
+    def audit_room(self) -> int:
+        """So many lines may come until requests have to wait."""
+        return self._audit.room if self._audit is not None else WITHOUT_END
+
+    def audit(self, lines: Sequence[AuditLine]) -> None:
+        """For the thread that writes them."""
+        if self._audit is not None:
+            self._audit.write(lines)
+
     def on_last_link_closed(self) -> None:
         """No client is connected any more."""
         self._no_links.set()
@@ -308,6 +327,10 @@ class AsyncShell:
                 shut_out.later,
             )
         )
+
+    def _from_thread(self, call: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(call, *arguments)
 
     def _on_timer(self) -> None:
         """A turn that is due anyway keeps the deadline, too: one more beside it would be followed by others for ever.

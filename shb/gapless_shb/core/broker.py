@@ -145,6 +145,8 @@ class SubscriberHostingBroker:
         seals = Seals(self._shb, context.network, context.secret, context.roaming)
         self._hosting = Hosting(self._shb, seals, registry, Places(context.roaming, context.broker), context.authorizer)
         self._hosting.payload_max = context.max_delivery_bytes
+        self._hosting.is_audited = context.audited
+        self._hosting.limits = context.limits
         if catch_up is not None:
             self._hosting.catch_up = catch_up
             self._hosting.memory = Memory(catch_up.memory_bytes)
@@ -567,7 +569,7 @@ class SubscriberHostingBroker:
         self._guests.left(sid, now)
         consumer = self._hosting.detach(sid)
         if consumer is not None and not consumer.subscription.durable:
-            self._subscribing.remove(consumer.subscription, now)
+            self._subscribing.remove(consumer.subscription, now, None)
         self._waiting.pass_on(sid, now, wall)
         # Make the last acknowledgements durable at once: perhaps the client left because the broker is about to stop.
         self._urgent = True
@@ -616,7 +618,7 @@ class SubscriberHostingBroker:
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
             elif timer is ShbTimer.EXPIRY:
-                self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now))
+                self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now, None))
                 self._await_beat(now)
         self._guests.on_deadline(now, wall)
         for stream in self._hosting.streams.values():

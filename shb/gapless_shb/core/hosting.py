@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gapless.core.link_credit import LinkCredit
-from gapless.core.network.facts import Interest
+from gapless.core.network.facts import BrokerId, Interest
 from gapless.core.outbox import Then
-from gapless.core.ports import Authorizer, EndSession, Operation, Tell
+from gapless.core.ports import Authorizer, ClientSession, EndSession, Operation, Tell
+from gapless.core.principal_limits import NO_LIMITS
+from gapless.core.server.audit import of_subscription, wanted
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
 from gapless.core.wire.token_room import TokenRoom
@@ -30,6 +32,10 @@ MOVED = "its client has attached a subscription in another session, or an older 
 Mostly that session is over. But the request of an earlier one may come later than this one's (it was on its way in a
 network, by mail): then whoever sent it is gone, and the client must not go on believing that it is served.
 """
+
+
+EVENT_BYTES = 64
+"""As many bytes stand for an event where a rate of events limits a link, which counts bytes: few are smaller."""
 
 
 class Hosting(BrokerState):
@@ -60,6 +66,12 @@ class Hosting(BrokerState):
         """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
         self.ended_elsewhere: Callable[[int], None] = _to_nobody
         """The consumer of a subscription at another SHB has lost it."""
+        self.limits = NO_LIMITS
+        """What each principal may have."""
+        self.is_audited = False
+        """Whether anybody writes what `tell_audit` is told."""
+        self.asked_from: Callable[[int], BrokerId] = _from_here
+        """The node that has asked for a client of its own, whose session has a negative number here."""
 
     def add_stream(self, stream: Constream) -> None:
         """This SHB has another pubend."""
@@ -77,6 +89,19 @@ class Hosting(BrokerState):
         if channel is not None:
             channel.flush()
         self.outbox.emit(Tell(session, message))
+
+    def tell_audit(
+        self,
+        kind: Literal["creation", "removal"],
+        subscription: SubscriptionRecord,
+        by: ClientSession | None,
+        reason: str,
+    ) -> None:
+        """Tells the audit of a durable subscription. `by`: who has asked for it; None: nobody has."""
+        if self.is_audited:
+            node = self.asked_from(by.number) if by is not None and by.number < 0 else ""
+            what = wanted(subscription.topics, subscription.selector)
+            self.outbox.emit(of_subscription(kind, by, subscription.client_id, subscription.name, what, reason, node))
 
     def write_then_tell(self, operations: Iterable[Operation], session: int, message: ServerMessage) -> None:
         """Writes the operations, and sends a message to a session when they are durable."""
@@ -173,17 +198,31 @@ class Hosting(BrokerState):
 
     # -------------------------------------------------------------------------------------- consumers
 
-    def channel(self, session: int) -> Channel:
-        """Returns the session's channel, and creates it with its first use."""
-        channel = self.channels.get(session)
+    def channel(self, session: ClientSession) -> Channel:
+        """Returns the session's channel, and creates it with its first use.
+
+        It is given no more at a time than its principal may be sent in a second. When there is room again on its link
+        the node says later, if that was too much already.
+        """
+        channel = self.channels.get(session.number)
         if channel is None:
-            credit = LinkCredit(self.catch_up.link_bytes, self.memory.least // 2)
-            channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
-            self.channels[session] = channel
+            most, limit = self.catch_up.link_bytes, self.limits.of(session.principal)
+            if limit is not None:
+                rates = limit.bytes_per_second_out, (limit.events_per_second_out or 0) * EVENT_BYTES
+                most = min(filter(None, (most, *rates)))
+            credit = LinkCredit(most, self.memory.least // 2)
+            channel = Channel(session.number, self.outbox.emit, self._unflushed, credit, self.memory)
+            channel.is_limited = most < self.catch_up.link_bytes
+            self.channels[session.number] = channel
         return channel
 
     def new_consumer(
-        self, subscription: SubscriptionRecord, session: int, taker: Taker, request: Subscribe | None, wall: int
+        self,
+        subscription: SubscriptionRecord,
+        session: ClientSession,
+        taker: Taker,
+        request: Subscribe | None,
+        wall: int,
     ) -> Consumer:
         """Returns a consumer of a subscription. `request`: None if another SHB serves it, and has told of it later."""
         number, events, size, most = 0, 0, 0, 0
@@ -254,3 +293,8 @@ class Hosting(BrokerState):
 
 def _to_nobody(*_: Any) -> None:
     """There is nobody at another SHB."""
+
+
+def _from_here(_session: int) -> BrokerId:
+    """There are no other nodes."""
+    return ""

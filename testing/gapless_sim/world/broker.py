@@ -30,6 +30,7 @@ from gapless_sim.world.options import MILLISECOND, SECOND
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, Note, RaisedAlarm
     from gapless.core.ports import LogQuestion, Operation
+    from gapless.core.server.audit import AuditLine
     from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless_sim.world.clocks import NodeClock
     from gapless_sim.world.core_links import NodeLinks
@@ -500,6 +501,13 @@ class SimBroker:
 
     def note(self, note: Note) -> None:
         """For the operator's log, which nobody reads."""
+
+    def audit_room(self) -> int:
+        """Nobody writes an audit."""
+        return 0
+
+    def audit(self, lines: Sequence[AuditLine]) -> None:
+        """Nobody writes an audit."""
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         """Nothing but what the machine's own parts send to each other."""

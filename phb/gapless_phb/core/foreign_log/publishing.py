@@ -65,6 +65,7 @@ class NumberedPublishing:
             settings,
             _unanswered,
             read_only=False,
+            audited=context.audited,
         )
         self._keyed = NumberedKeyed(saved.number, saved.keyed, self._appends, self._table, self._handler, check, outbox)
         self._is_started = self.is_scanned = False

@@ -88,6 +88,7 @@ class OwnLogSource:
             settings,
             self._on_appended,
             read_only=read_only,
+            audited=context.audited,
         )
         self._publishing.ran_twice = bool(saved.row.forks)
         self._keyed = Keyed(

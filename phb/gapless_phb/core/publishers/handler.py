@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict, is_unnamed
 from gapless.core.outbox import Outbox, ThenAppended
 from gapless.core.ports import Set
+from gapless.core.server.audit import of_publisher
 from gapless.core.wire.tokens import ConsumedToken, Tokens, merge_tokens
 from gapless.errors import InvalidTokenError, InvalidTopicError, StaleTokenError
 from gapless_phb.core import rows
@@ -52,8 +53,13 @@ class PublishHandler:
         on_appended: ThenAppended,
         *,
         read_only: bool,
+        audited: bool,
     ) -> None:
-        """`on_appended`: called when a record is logged; `read_only`: only publishers that are known may publish."""
+        """`on_appended`: called when a record is logged; `read_only`: only publishers that are known may publish.
+
+        `audited`: whether anybody writes an audit.
+        """
+        self._audited = audited
         self._number = number
         self._log = log
         self._table = table
@@ -96,6 +102,8 @@ class PublishHandler:
             self._answer(reply_to, Outcome(Verdict.FENCED, _owned(request.publisher)))
             return
         if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
+            if publisher is None and self._audited and not is_unnamed(request.publisher):
+                self._outbox.emit(of_publisher(request, self._log.pubend))
             at = self._log.opened_at(now, wall)
             publisher = self._table.open(request.publisher, request.instance, request.attempt, request.epoch, at)
         opened, epoch = publisher, publisher.epoch

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from gapless.core.network.facts import BrokerId, Post
 from gapless.core.ports import Authorizer, ClientSession, RequestHandler, Tell
 from gapless.core.principals import Principal
+from gapless.core.server.audit import Audit
 from gapless.core.server.inquiry_mail import (
     MAILBOX,
     WINDOW,
@@ -108,8 +109,11 @@ class _Kept:
 class AnswersToNodes:
     """What this node answers to other nodes. A question that is repeated has the same answer while that is kept."""
 
-    def __init__(self, start: int, roles: LocalRoles, authorizer: Authorizer, post: Callable[[Post], None]) -> None:
+    def __init__(
+        self, start: int, roles: LocalRoles, authorizer: Authorizer, audit: Audit, post: Callable[[Post], None]
+    ) -> None:
         """`start`: names this life of the node."""
+        self._audit = audit
         self._roles = roles
         self._authorizer = authorizer
         self._post = post
@@ -145,15 +149,17 @@ class AnswersToNodes:
 
     def _begin(self, key: tuple[BrokerId, int], kept: _Kept, ask: AskNode, now: int, wall: int) -> None:
         def answer(messages: list[AnswerMessage]) -> None:
+            if self._audit.is_wanted and message is not None:
+                self._audit.on_node_answered(key[0], client, message, messages)
             kept.pages = pages_of(messages)
             kept.asked_at = max(kept.asked_at, now)
             self._send(key, kept)
 
+        client = ClientSession(0, ask.client_id, "", Principal.of(ask.principal))
         message = decode_request(ask.request)
         if message is None:
             answer([RequestFailed(0, Code.CONFIGURATION, "it does not know this request: update it")])
             return
-        client = ClientSession(0, ask.client_id, "", Principal.of(ask.principal))
         problem = problem_of(message)
         # The asking node has checked what its own rules say; these are the rules of this one.
         refusal = refusal_of(message, client, self._authorizer)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
-from gapless.core.principals import Admission, Later, Refusal
+from gapless.core.principals import NOBODY, Admission, Later, Principal, Refusal
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import (
@@ -32,7 +32,7 @@ from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from gapless.core.ports import Authentication
-    from gapless.core.principals import PeerInfo, Principal
+    from gapless.core.principals import PeerInfo
     from gapless.core.server.reception import Reception
 
 _First = TypeVar("_First", Hello, Proof)
@@ -64,6 +64,8 @@ class Refused:
     answer: HelloRefused
     reason: str
     """For the broker's log."""
+    principal: Principal = NOBODY
+    """Who the client is, if that is known."""
 
     @classmethod
     def of(cls, code: Code, reason: str) -> Refused:
@@ -89,6 +91,11 @@ class Handshake:
         self._hello: Hello | None = None
         self._authentication: Authentication | None = None
         self._rounds = 0
+
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself; "" if it has not said."""
+        return "" if self._hello is None else self._hello.client_id
 
     @property
     def awaited(self) -> str:
@@ -137,7 +144,7 @@ class Handshake:
         # After the authentication, because the answer reveals the network.
         if hello.network and hello.network != broker.network:
             reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"
-            return Refused.of(Code.NETWORK_MISMATCH, reason)
+            return Refused(HelloRefused(Code.NETWORK_MISMATCH, reason), reason, judged.principal)
         return Admitted(hello.client_id, hello.instance, judged.principal, judged.until)
 
 

@@ -25,6 +25,7 @@ from gapless.core.deadlines import Deadlines
 from gapless.core.network.facts import BrokerId, NetworkMap, Post, Posted
 from gapless.core.ports import Authorizer, ClientSession, RequestHandler, SessionEnded, Tell
 from gapless.core.server.answering import SECOND, AnswersToNodes, LocalRoles
+from gapless.core.server.audit import Audit
 from gapless.core.server.inquiry_mail import (
     MAILBOX,
     WINDOW,
@@ -109,6 +110,7 @@ class Inquiries:
         authorizer: Authorizer,
         takers: Mapping[type, Mapping[int, RequestHandler]],
         tell: Callable[[int, ServerMessage], None],
+        audit: Audit,
     ) -> None:
         """`takers`: what of this node answers each kind of request. `tell`: sends a message to a client's session."""
         self._node = broker.node
@@ -117,7 +119,7 @@ class Inquiries:
         self._roles = LocalRoles(takers)
         self.posts: list[Post] = []
         """The mail to be posted; whoever posts it empties this."""
-        self._answers = AnswersToNodes(broker.start, self._roles, authorizer, self.posts.append)
+        self._answers = AnswersToNodes(broker.start, self._roles, authorizer, audit, self.posts.append)
         self._nodes: dict[BrokerId, frozenset[str]] = {self._node: frozenset()}
         self._number = broker.start << 24
         self._inquiries: dict[int, _Inquiry] = {}

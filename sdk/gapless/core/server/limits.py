@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 SECOND = 1_000_000_000
 """One second in nanoseconds."""
+
+
+CONNECTIONS: Final = "connections in [limits]; [[limit]] has those of a principal"
+PUBLISHERS: Final = "publishers in [limits]; [[limit]] has those of a principal"
+"""Which limit it is that was reached, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import ClientSession
-from gapless.core.server.limits import SessionLimits
+from gapless.core.server.audit import Audit
+from gapless.core.server.limits import PUBLISHERS, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
 from gapless.core.wire.messages import (
@@ -78,6 +79,7 @@ class PublisherLink:
     __slots__ = (
         "connection",
         "durable",
+        "is_counted",
         "is_open",
         "logged",
         "number",
@@ -96,6 +98,8 @@ class PublisherLink:
         self.number = number
         self.request = request
         """The request that opened it; it names its pubend once that is known."""
+        self.is_counted = False
+        """Whether it is one of those that its principal has open."""
         self.is_open = False
         """Whether batches may come: the opening has its answer, and it was no refusal."""
         self.opening = opening
@@ -111,6 +115,12 @@ class PublisherLink:
         """Whether that survives the end of the process that keeps the pubend's log."""
         self.ticks: list[TickRun] = []
         """The ticks up to `logged` that were not sent to the client yet."""
+
+    def count_no_more(self) -> None:
+        """It is not open any more, or never was."""
+        if self.is_counted and self.connection.budget is not None:
+            self.connection.budget.publishers -= 1
+        self.is_counted = False
 
     def take_answered(self) -> tuple[UnansweredBatch, Outcome] | None:
         """Takes the oldest batch out, if it has its answer. Returns both."""
@@ -132,8 +142,9 @@ class PublisherLink:
 class Publishing:
     """All publishers of all sessions."""
 
-    def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object]) -> None:
+    def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object], audit: Audit) -> None:
         """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
+        self._audit = audit
         self._limits = limits
         self._outbox = outbox
         self._effects = effects
@@ -172,13 +183,19 @@ class Publishing:
                 raise RemoteProtocolError(f"publisher {message.publisher} is opened again before the answer came")
             self._send_logged(earlier)
         elif len(publishers) >= self._limits.publishers:
-            refused = PublishRefused(
-                message.publisher, 0, Code.REJECTED, f"a session may have {self._limits.publishers} publishers"
-            )
-            self._outbox.tell(connection.link, session, refused)
+            reason = f"a session may have {self._limits.publishers} publishers ({PUBLISHERS})"
+            self._answer(connection, session, PublishRefused(message.publisher, 0, Code.REJECTED, reason))
             return
+        is_counted = earlier is not None and earlier.is_counted
+        if (budget := connection.budget) is not None and not is_counted:
+            if reason := budget.refuses_publisher(client.principal):
+                self._answer(connection, session, PublishRefused(message.publisher, 0, Code.REJECTED, reason))
+                return
+            budget.publishers += 1
+            is_counted = True
         serial = self._next_serial()
-        publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
+        opened = publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
+        opened.is_counted = is_counted
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
     def on_publish(self, connection: LinkSession, client: ClientSession, message: Publish) -> None:
@@ -242,6 +259,7 @@ class Publishing:
 
     def _end(self, publisher: PublisherLink, ending: Ending) -> None:
         """Informs the pubend that an opening is over. The answer will be dropped."""
+        publisher.count_no_more()
         self.answered.pop((publisher.session, publisher.number), None)
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
@@ -262,7 +280,14 @@ class Publishing:
             # An opening carries nothing else that could be invalid.
             code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]
             answer = PublishRefused(number, 0, code, outcome.reason)
-        self._outbox.tell(publisher.connection.link, publisher.session, answer)
+            publisher.count_no_more()
+        self._answer(publisher.connection, publisher.session, answer)
+
+    def _answer(self, connection: LinkSession, session: int, answer: PublisherOpened | PublishRefused) -> None:
+        """Answers an opening."""
+        if self._audit.is_wanted:
+            self._audit.on_answer(session, answer)
+        self._outbox.tell(connection.link, session, answer)
 
     def _on_answered(self, publisher: PublisherLink, batch: UnansweredBatch, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.OK and not batch.has_events:
@@ -279,6 +304,9 @@ class Publishing:
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
         sequence = asked_for or batch.first
         publisher.refuse(sequence)
+        if self._audit.is_wanted and outcome.verdict is Verdict.FORBIDDEN:
+            request = publisher.request
+            self._audit.on_batch_refused(publisher.connection, request.topic, request.publisher, outcome.reason)
         # The receipts of the batches before it go first: answers leave in order.
         self._send_logged(publisher)
         refused = PublishRefused(publisher.number, sequence, CODES[outcome.verdict], outcome.reason)
@@ -332,8 +360,9 @@ class KeyedBatches:
     could be wrong; and the batches of a sink are large.
     """
 
-    def __init__(self, outbox: LinkOutputs, effects: list[object]) -> None:
+    def __init__(self, outbox: LinkOutputs, effects: list[object], audit: Audit) -> None:
         """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
+        self._audit = audit
         self._outbox = outbox
         self._effects = effects
         self._serial = 0
@@ -361,7 +390,7 @@ class KeyedBatches:
             self._refuse(connection, session, message, CODES[outcome.verdict], outcome.reason)
         elif reply_to.is_placed:
             answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks), outcome.durable)
-            self._outbox.tell(connection.link, session, answer)
+            self._answer(connection, session, answer)
         else:
             assert connection.client is not None
             who, events = connection.client.principal.sent, message.events
@@ -380,4 +409,9 @@ class KeyedBatches:
         return KeyedReply(session, self._serial, is_placed)
 
     def _refuse(self, connection: LinkSession, session: int, message: PublishKeyed, code: Code, reason: str) -> None:
-        self._outbox.tell(connection.link, session, RequestFailed(message.request, code, reason))
+        self._answer(connection, session, RequestFailed(message.request, code, reason))
+
+    def _answer(self, connection: LinkSession, session: int, answer: KeyedPublished | RequestFailed) -> None:
+        if self._audit.is_wanted:
+            self._audit.on_answer(session, answer)
+        self._outbox.tell(connection.link, session, answer)

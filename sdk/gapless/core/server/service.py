@@ -9,17 +9,19 @@ from typing import Any, Final, cast
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
-from gapless.core.principals import Admission, Judgement, Later, PeerInfo, Refusal
+from gapless.core.principals import NOBODY, Admission, Judgement, Later, PeerInfo, Refusal
+from gapless.core.server.audit import Audit, AuditOutcome, makes_a_line
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
-from gapless.core.server.limits import BrokerIdentity, SessionLimits
+from gapless.core.server.limits import CONNECTIONS, BrokerIdentity, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutput, LinkOutputs
 from gapless.core.server.permissions import NEEDS, refusal_of
 from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing, ReplyTo
 from gapless.core.server.reception import Reception
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
-from gapless.core.wire.codec import decode_client, encode, session_head, session_of
+from gapless.core.wire.codec import carries_events, decode_client, encode, session_head, session_of
 from gapless.core.wire.messages import (
     Attach,
     BrokerHeartbeat,
@@ -80,8 +82,12 @@ class Sessions:
         receptions: Sequence[Reception],
         authorizer: Authorizer,
         requests: Mapping[type, RequestHandler],
+        audit: Audit,
+        budgets: Budgets,
     ) -> None:
         """`receptions`: of each listener that clients come through."""
+        self._budgets = budgets
+        self._audit = audit
         self._broker = broker
         self._limits = limits
         self._receptions = tuple(receptions)
@@ -100,8 +106,8 @@ class Sessions:
         self.effects: list[object] = []
         """The effects so far, as `take_effects` returns them. Others may look at them, but not change them."""
         self._outbox = LinkOutputs()
-        self._publishing = Publishing(limits, self._outbox, self.effects)
-        self._keyed = KeyedBatches(self._outbox, self.effects)
+        self._publishing = Publishing(limits, self._outbox, self.effects, audit)
+        self._keyed = KeyedBatches(self._outbox, self.effects, audit)
         self._links: dict[int, LinkSession] = {}
         self._postponed = 0
         """How many clients wait for a verdict that was postponed."""
@@ -111,12 +117,18 @@ class Sessions:
         """How many more of the requests in `TAKES_LONG` are taken in this turn."""
         self._late: dict[int, None] = {}
         """The links of which frames wait for the next turn, in the order in which they have their turn."""
+        self._held: dict[int, None] = {}
+        """The links of which frames wait until the audit has room for what becomes of them."""
+        self._evens: list[tuple[int, int]] = []
+        """A heap of (time, link): when the budget is even of whom it keeps waiting."""
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
         """A heap of (time, link), with what each link is scheduled for. A time may be too early, but never too late."""
         self._suspects = Suspects()
         self._complaints = Complaints()
+        self._now = 0
+        """When the turn has begun."""
         self._counter = 0
         self._closing = ""
         self._alone_since: int | None = None
@@ -162,6 +174,11 @@ class Sessions:
         """Whether only this machine can reach the listener through which a session came that is not over."""
         return self._sessions[session].peer.is_local
 
+    def address_of(self, session: int) -> str:
+        """Where the client of a session connects from; "" if that is over."""
+        connection = self._sessions.get(session)
+        return "" if connection is None else connection.peer.address
+
     # What happened.
 
     def on_link(self, link: int, peer: PeerInfo, listener: int, now: int) -> None:
@@ -169,7 +186,9 @@ class Sessions:
         if self._closing:
             self._refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
-            self._refuse(link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
+            self._refuse(
+                link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections ({CONNECTIONS})")
+            )
             if not self._full:
                 self._full = True
                 text = (
@@ -196,9 +215,13 @@ class Sessions:
         else:
             self._take_frames(connection, payloads, now, wall)
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, now: int) -> None:
         """A turn begins: another `PORTION` of requests that take long may be taken."""
+        self._now = now
         self._portion = PORTION
+        if self._held and self._audit.has_room:
+            self._late |= self._held
+            self._held.clear()
 
     @property
     def is_behind(self) -> bool:
@@ -226,6 +249,14 @@ class Sessions:
             for index, payload in enumerate(payloads):
                 if self._links.get(link) is not connection:
                     return
+                if self._audit.is_wanted and not self._audit.has_room and makes_a_line(payload):
+                    self._held[link] = None
+                    connection.late += payloads[index:]
+                    self._look_at_late(connection)
+                    return
+                if self._has_to_wait(connection, payload, now):
+                    connection.late += payloads[index:]
+                    return
                 client, before = connection.client, self._portion
                 if client is None:
                     self._on_first_frame(connection, payload, now, wall)
@@ -240,14 +271,44 @@ class Sessions:
         except RemoteProtocolError as error:
             self._on_violation(connection, f"protocol violation: {error}", now)
 
+    def _has_to_wait(self, connection: LinkSession, payload: bytes, now: int) -> bool:
+        """Whether a frame has events, and its principal has sent too much: then its link is not read for a while."""
+        budget = connection.budget
+        if budget is None or not budget.rates_in or not carries_events(payload) or (at := budget.in_at(now)) <= now:
+            return False
+        connection.throttled = True
+        self._wait_until_even(connection, at)
+        self._set_paused(connection)
+        return True
+
+    def _wait_until_even(self, connection: LinkSession, at: int) -> None:
+        if connection.even_at is None or at < connection.even_at:
+            connection.even_at = at
+            heappush(self._evens, (at, connection.link))
+
+    def _take_even(self, now: int) -> None:
+        """Those go on who had to wait for their budget. If others of the same principal were quicker, they wait on."""
+        while self._evens and self._evens[0][0] <= now:
+            at, link = heappop(self._evens)
+            connection = self._links.get(link)
+            if connection is None or connection.even_at != at:
+                continue
+            connection.even_at = None
+            if connection.throttled:
+                connection.throttled = False
+                connection.heard = now
+                self._set_paused(connection)
+                self._look_at_late(connection)
+            self._tell_room(connection, now)
+
     def _look_at_late(self, connection: LinkSession) -> None:
         """Stops reading a link while many of its frames wait, so that no client costs memory without a bound."""
         behind = len(connection.late) > (LATE_MAX // 2 if connection.behind else LATE_MAX)
-        if connection.late:
+        if connection.late and connection.link not in self._held and not connection.throttled:
             self._late[connection.link] = None
         if behind != connection.behind and self._links.get(connection.link) is connection:
             connection.behind = behind
-            self._outbox.link(connection.link).paused = behind or connection.paused
+            self._set_paused(connection)
 
     def on_broken(self, link: int, reason: str, now: int) -> None:
         """The bytes on a link break the framing, or are too many. A client that is not admitted yet gets no answer."""
@@ -258,6 +319,7 @@ class Sessions:
         if connection.client is not None:
             self._close(connection, reason)
         else:
+            self._tell_not_admitted(connection, reason)
             self._forget(connection, Ending.LEFT)
             self._outbox.link(link).close = reason
 
@@ -285,14 +347,24 @@ class Sessions:
             reason = f"{pending} bytes wait for the client; it may let {self._limits.pending_bytes_max} wait"
             self._close(connection, reason)
         elif pending > self._limits.pending_bytes and not connection.paused:
-            self._pause(connection, paused=True)
+            connection.paused = True
+            self._set_paused(connection)
         elif pending <= self._limits.pending_bytes // 2 and connection.paused:
             # While the link was not read, its silence was not the client's fault: the time counts from now.
             connection.heard = now
-            self._pause(connection, paused=False)
-        if connection.asked is not None and pending <= connection.asked and connection.client is not None:
-            connection.asked = None
-            self.effects.append(LinkHasRoom(connection.client, pending))
+            connection.paused = False
+            self._set_paused(connection)
+        self._tell_room(connection, now)
+
+    def _tell_room(self, connection: LinkSession, now: int) -> None:
+        """Whoever wants to know is told that there is room on a link: when its principal may be sent more."""
+        if connection.asked is None or connection.pending > connection.asked or connection.client is None:
+            return
+        if connection.budget is not None and (at := connection.budget.out_at(now)) > now:
+            self._wait_until_even(connection, at)
+            return
+        connection.asked = None
+        self.effects.append(LinkHasRoom(connection.client, connection.pending))
 
     def on_placed(self, placed: Submitted) -> None:
         """The router has answered an opening or a batch. It is dropped if the session is over."""
@@ -318,6 +390,9 @@ class Sessions:
         """Sends heartbeats that are due, and ends connections that are overdue."""
         if self._alone_since is not None and not self._cut_off and now >= self._alone_since + self._limits.cut_off:
             self._tell_cut_off("it has no link to any other node of its network", now)
+        self._take_even(now)
+        if self._budgets.due is not None:
+            self._budgets.purge(now)
         due = self._due
         while due and due[0][0] <= now:
             at, link = heappop(due)
@@ -330,8 +405,13 @@ class Sessions:
                 if link not in self._links:
                     continue
             if reason := connection.lateness(self._limits, now):
+                if self._audit.is_wanted and connection.has_expired(now):
+                    assert connection.client is not None, "nothing else expires"
+                    self._audit.on_sign_in(connection, "expiry", "ok", reason, connection.client.principal)
                 self._close(connection, reason)
                 continue
+            if connection.client is None and connection.late:
+                connection.opened = now  # it is not the client that keeps its first frame waiting
             if connection.client is not None and now >= connection.said + self._limits.heartbeat:
                 self._outbox.tell(link, connection.client.number, BrokerHeartbeat(self._cut_off))
                 connection.said = now
@@ -357,12 +437,17 @@ class Sessions:
         """Sends a message to a session; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
+            if self._audit.is_wanted:
+                self._audit.on_answer(session, message)
             self._outbox.tell(connection.link, session, message)
 
     def transmit(self, session: int, payloads: Sequence[tuple[bytes, bytes]]) -> None:
         """Sends encoded data to a session; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
+            budget = connection.budget
+            if budget is not None and budget.rates_out:
+                budget.charge_out(payloads, self._now)
             self._outbox.transmit(connection.link, payloads)
 
     def ask_room(self, session: int, upto: int) -> None:
@@ -423,7 +508,8 @@ class Sessions:
         # Closed links leave their entries in the heap.
         while due and due[0][1] not in self._links:
             heappop(due)
-        first = due[0][0] if due else None
+        heads = (heap[0][0] for heap in (due, self._evens) if heap)
+        first = min((at for at in (*heads, self._budgets.due) if at is not None), default=None)
         if self._alone_since is None or self._cut_off:
             return first
         cut_off_at = self._alone_since + self._limits.cut_off
@@ -470,19 +556,24 @@ class Sessions:
             self._outbox.tell(connection.link, 0, verdict)
             return
         if isinstance(verdict, Refused):
+            if self._audit.is_wanted:
+                outcome: AuditOutcome = "refused" if verdict.answer.code is Code.UNAUTHORIZED else "failed"
+                self._audit.on_sign_in(connection, "admission", outcome, verdict.reason, verdict.principal)
             if verdict.answer.code is not Code.RETRY:
                 self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, verdict.answer)
             return
         if verdict.until is not None and verdict.until <= wall:
-            expired = Refused(HelloRefused(Code.UNAUTHORIZED, NOT_VALID), "its credentials have expired")
+            refused = HelloRefused(Code.UNAUTHORIZED, NOT_VALID)
+            expired = Refused(refused, "its credentials have expired", verdict.principal)
             self._tell_verdict(connection, expired, now, wall)
             return
         if self._suspects.is_outside(verdict.principal.name, verdict.client_id, verdict.instance, now):
             reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
-            self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, HelloRefused(Code.RETRY, reason))
+            self._tell_verdict(
+                connection, Refused(HelloRefused(Code.RETRY, reason), reason, verdict.principal), now, wall
+            )
             return
         self._admit(connection, verdict, now, wall)
 
@@ -491,6 +582,14 @@ class Sessions:
         earlier = self._instances.get(key)
         if earlier is not None:
             self._close(earlier, "the same client has connected again")
+        budget = self._budgets.of(admitted.principal, now)
+        if budget is not None:
+            if reason := budget.refuses_connection(admitted.principal):
+                refused = Refused(HelloRefused(Code.RETRY, reason), reason, admitted.principal)
+                self._tell_verdict(connection, refused, now, wall)
+                return
+            budget.connections += 1
+            connection.budget = budget
         self._counter += 1
         assert self._counter >> _COUNTER_BITS == 0
         session = self._broker.start << _COUNTER_BITS | self._counter
@@ -500,9 +599,12 @@ class Sessions:
         connection.said = connection.moved = now
         self._instances[key] = connection
         self._sessions[session] = connection
+        self._schedule(connection)  # until now it was due when the time for its handshake would be over
         who = f", as {admitted.principal}" if admitted.principal.name else ""
         text = f"client {admitted.client_id!r} has connected from {connection.peer.address}{who}"
         self.effects.append(Note(Subject.CLIENT, text))
+        if self._audit.is_wanted:
+            self._audit.on_sign_in(connection, "admission", "ok", "", admitted.principal)
         self._outbox.begin_session(connection.link)
         self._outbox.link(connection.link).limit = self._limits.frame_bytes
         expires_ms = self._set_expiry(connection, admitted.until, now, wall)
@@ -535,6 +637,8 @@ class Sessions:
             raise
         except Exception as error:  # nothing has changed yet, so only this session has to end
             raise RemoteProtocolError(f"the broker failed to decode a frame: {error!r}") from error
+        if self._audit.is_wanted:
+            self._audit.on_request(connection, client, message)
         if problem is not None:
             self._refuse_message(client, message, problem)
             return
@@ -556,11 +660,18 @@ class Sessions:
         except Exception as error:
             raise HandlerFailedError(client, connection.peer.address, type(message).__name__, payload) from error
 
-    def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
-        self._publishing.on_publish(self._sessions[client.number], client, message)
+    def _on_publish(self, client: ClientSession, message: Publish, now: int, _wall: int) -> None:
+        self._publishing.on_publish(self._charged(client, message, now), client, message)
 
-    def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, _now: int, _wall: int) -> None:
-        self._keyed.on_publish(self._sessions[client.number], client, message)
+    def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, now: int, _wall: int) -> None:
+        self._keyed.on_publish(self._charged(client, message, now), client, message)
+
+    def _charged(self, client: ClientSession, message: Publish | PublishKeyed, now: int) -> LinkSession:
+        """The link of a client, whose principal has sent these events."""
+        connection = self._sessions[client.number]
+        if connection.budget is not None:
+            connection.budget.charge_in(message.events.count, message.events.size, now)
+        return connection
 
     def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
         self._publishing.on_open(self._sessions[client.number], client, message)
@@ -589,12 +700,17 @@ class Sessions:
         if isinstance(judged, Later):  # nobody waits here, and no guess is to be told sooner than at the door
             judged = Refusal("the answer would have to wait")
         if isinstance(judged, Admission) and judged.principal == client.principal:
+            if self._audit.is_wanted:
+                self._audit.on_sign_in(connection, "renewal", "ok", "", client.principal)
             expires_ms = self._set_expiry(connection, judged.until, now, wall)
             self.tell(client.number, Renewed(message.request, expires_ms))
             return
         reason = NOT_VALID
         if isinstance(judged, Admission):
             reason = "the new credentials say something else of the client than those before; connect again with them"
+        if self._audit.is_wanted:
+            why = judged.reason if isinstance(judged, Refusal) else reason
+            self._audit.on_sign_in(connection, "renewal", "refused", why, client.principal)
         if isinstance(judged, Refusal):
             self._complain(connection, f"its new credentials were refused: {judged.reason}", now)
         self.tell(client.number, RequestFailed(message.request, Code.UNAUTHORIZED, reason))
@@ -625,9 +741,14 @@ class Sessions:
         if text is not None:
             self.effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer.address)))
 
+    def _tell_not_admitted(self, connection: LinkSession, reason: str) -> None:
+        if self._audit.is_wanted:
+            self._audit.on_sign_in(connection, "admission", "failed", reason, NOBODY)
+
     def _on_violation(self, connection: LinkSession, reason: str, now: int) -> None:
         self._complain(connection, reason, now)
         if connection.client is None:
+            self._tell_not_admitted(connection, reason)
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, HelloRefused(Code.PROTOCOL_VERSION, reason))
         else:
@@ -652,6 +773,7 @@ class Sessions:
     def _forget(self, connection: LinkSession, ending: Ending) -> None:
         """Forgets a link. The roles are informed that its session is over."""
         del self._links[connection.link]
+        self._held.pop(connection.link, None)
         connection.late.clear()
         if connection.postponed is not None:
             connection.postponed = None
@@ -667,8 +789,11 @@ class Sessions:
         del self._instances[connection.instance_key]
         self._publishing.on_session_over(client.number, ending)
         self._keyed.on_session_over(client.number)
+        if connection.budget is not None:
+            self._budgets.leave(connection.budget)
+        if self._audit.is_wanted:
+            self._audit.on_session_over(client.number)
         self.effects.append(SessionEnded(client))
 
-    def _pause(self, connection: LinkSession, *, paused: bool) -> None:
-        connection.paused = paused
-        self._outbox.link(connection.link).paused = paused or connection.behind
+    def _set_paused(self, connection: LinkSession) -> None:
+        self._outbox.link(connection.link).paused = not connection.is_read

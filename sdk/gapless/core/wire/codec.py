@@ -24,6 +24,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
+from gapless.core.stream.batch_bytes import COUNT_BYTES
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
@@ -51,6 +52,7 @@ _DELIVER_KIND = 2
 _KEYED_KIND = 3
 _RANGE_KIND = 4
 _PUBLISH_TOKENS_KIND = 5
+_KINDS_WITH_EVENTS = frozenset({_PUBLISH_KIND, _PUBLISH_TOKENS_KIND, _KEYED_KIND})
 TOO_SHORT = "a frame is too short to be a message"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -108,6 +110,16 @@ def encode_keyed(session: int, message: PublishKeyed) -> tuple[bytes, bytes]:
 def range_head(session: int, request: int) -> bytes:
     """Returns the first part of a payload with events of a range; the second is `EventBatch.payload`."""
     return _RANGE.pack(session, 0, _RANGE_KIND, request)
+
+
+def carries_events(payload: bytes) -> bool:
+    """Whether a client's payload is a batch, as far as its kind says."""
+    return len(payload) > HEAD_BYTES and payload[HEAD_BYTES] in _KINDS_WITH_EVENTS
+
+
+def events_in(shared: bytes) -> int:
+    """Returns how many events are in the second part of a delivery's payload."""
+    return int.from_bytes(shared[:COUNT_BYTES], "little")
 
 
 def session_head(session: int) -> bytes:

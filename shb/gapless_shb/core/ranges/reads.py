@@ -34,7 +34,7 @@ class RangeDelivery(Credited):
 
     wants_events = True
 
-    def __init__(self, hosting: Hosting, session: int, request: ReadRange) -> None:
+    def __init__(self, hosting: Hosting, session: ClientSession, request: ReadRange) -> None:
         self.channel = hosting.channel(session)
         self._request = request.request
         self.credit_events = request.credit_events
@@ -107,7 +107,7 @@ class Reads:
             raise RefusedError(code, f"this broker knows of no pubend {request.pubend!r}")
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
-        delivery = RangeDelivery(self._hosting, session.number, request)
+        delivery = RangeDelivery(self._hosting, session, request)
         read = partial(self._read, key)
         go_on = partial(self._wake, [key])
         reader = BoundedReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read, go_on)

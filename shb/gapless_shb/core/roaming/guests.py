@@ -248,7 +248,7 @@ class Guests:
             raise RefusedError(Code.NOT_FOUND, "the subscription is gone: this SHB has another volume now")
         if places == [self._places.broker]:
             return []
-        consumers = self._hosting.channel(session.number).consumers.values()
+        consumers = self._hosting.channel(session).consumers.values()
         consumed = [consumer.subscription for consumer in consumers]
         mine = [subscription for subscription in consumed if subscription.home and subscription.name == request.name]
         if mine and request.in_use is InUse.ERROR and not request.sid:

@@ -15,6 +15,7 @@ from typing import Final
 from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.server.audit import line_of
 from gapless.core.server.permissions import refusal_of
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.messages import (
@@ -130,6 +131,7 @@ class Home:
         self._sessions = 0
         hosting.tell_elsewhere = self._tell
         hosting.ended_elsewhere = self._on_consumption_ended
+        hosting.asked_from = self._asked_from
 
     # ------------------------------------------------------------------------------- what guests' SHBs send
 
@@ -290,7 +292,15 @@ class Home:
                 attachment = Attachment(node, ask.sender, ask.life, ask.number, question.session, heard_at)
                 self._attachments[message.sid] = attachment
         question.answer = answer
+        is_here = ask.create or not isinstance(message, RequestFailed) or message.code is not Code.NOT_FOUND
+        if self._hosting.is_audited and is_here:
+            line = line_of(ask.request, question.session, question.node, answer.message, 0)
+            self._hosting.outbox.emit(line)
         self._post(question.node, answer)
+
+    def _asked_from(self, session: int) -> BrokerId:
+        question = self._asked_in.get(session)
+        return "" if question is None else question.node
 
     def _on_consumption_ended(self, sid: int) -> None:
         """A subscription has lost its consumer elsewhere to another one of the same client instance."""
@@ -358,7 +368,7 @@ class Home:
         )
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)
-        hosting.take_consumer(hosting.new_consumer(subscription, session.number, taker, None, wall), Phase.CONSUMED)
+        hosting.take_consumer(hosting.new_consumer(subscription, session, taker, None, wall), Phase.CONSUMED)
         attachment = Attachment(node, renew.sender, renew.life, renew.attachment, session, now)
         self._attachments[renew.sid] = attachment
         return attachment

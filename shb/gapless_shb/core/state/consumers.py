@@ -43,6 +43,8 @@ class Channel:
     _numbers: dict[PubendId, int] = field(default_factory=dict)
     _told: dict[PubendId, Tick] = field(default_factory=dict)
     _pending: list[tuple[bytes, bytes]] = field(default_factory=list)
+    is_limited: bool = False
+    """Whether its credit is what the principal may be sent in a second: then no piece goes far beyond that."""
     rooms: int = 0
     """How often there was room again."""
     _counted: int = 0
@@ -58,7 +60,8 @@ class Channel:
         memory = self.memory
         if self._is_awaiting:
             return 0
-        return max(memory.least, memory.free_for(proven=self.rooms > 0)) - self.credit.given
+        share = max(memory.least, memory.free_for(proven=self.rooms > 0)) - self.credit.given
+        return min(share, self.credit.room) if self.is_limited else share
 
     @property
     def is_full(self) -> bool:

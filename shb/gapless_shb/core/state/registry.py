@@ -140,6 +140,8 @@ class Registry:
         self.moved: dict[int, None] = {}
         """The subscriptions that have gone over to another phase since somebody took this."""
         self.durable_sids: set[int] = set()
+        self._counts: dict[str, int] = {}
+        """How many subscriptions each principal has created that are there."""
         """The subscriptions that outlive their sessions. Only these are in the PFS."""
         self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
@@ -169,6 +171,10 @@ class Registry:
         """Returns the record of the subscription with this id."""
         subscription = self._by_sid.get(sid)
         return None if subscription is None else subscription.record
+
+    def count_of(self, principal: str) -> int:
+        """Returns how many subscriptions a principal has created that are there."""
+        return self._counts.get(principal, 0)
 
     def phase(self, sid: int) -> Phase:
         """Returns what the subscription with this id is doing."""
@@ -205,6 +211,7 @@ class Registry:
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Removes a subscription, under the next version. Returns the writes."""
         self._by_sid.pop(subscription.sid).become(Phase.REMOVED)
+        self._count(subscription, -1)
         if subscription.durable:
             del self._by_name[subscription.client_id, subscription.name]
             self.durable_sids.remove(subscription.sid)
@@ -243,6 +250,14 @@ class Registry:
             operations += self.save(subscription)
         return operations
 
+    def _count(self, subscription: SubscriptionRecord, more: int) -> None:
+        """Guests are counted at their home."""
+        if not subscription.home:
+            count = self._counts.pop(subscription.principal, 0) + more
+            assert count >= 0, "each is counted once"
+            if count:
+                self._counts[subscription.principal] = count
+
     def _insert(self, subscription: SubscriptionRecord, phase: Phase) -> None:
         # Saves memory: there may be very many subscriptions, but few clients and topics, and many with the same start.
         subscription.client_id = _shared(subscription.client_id)
@@ -254,6 +269,8 @@ class Registry:
         assert subscription.sid not in self._by_sid, "ids are given once"
         assert subscription.version <= self.version, "no filter is newer than the interest that has it"
         self._by_sid[subscription.sid] = Subscription(subscription, phase)
+        subscription.principal = _shared(subscription.principal)
+        self._count(subscription, 1)
         if subscription.durable:
             assert self.find(subscription.client_id, subscription.name) is None, "a client has a name once"
             self._by_name[subscription.client_id, subscription.name] = subscription

@@ -218,11 +218,11 @@ class Subscribing:
             self._hosting.tell(
                 consumer.channel.session, Detached(subscription.sid, Code.UNSUBSCRIBED, "the subscription was removed")
             )
-        self.remove(subscription, now)
+        self.remove(subscription, now, session)
         self._hosting.write_then_tell((), session.number, Done(request.request))
 
-    def remove(self, subscription: SubscriptionRecord, now: int) -> None:
-        """Removes a subscription everywhere."""
+    def remove(self, subscription: SubscriptionRecord, now: int, by: ClientSession | None) -> None:
+        """Removes a subscription everywhere. `by`: who has asked for it; None: nobody has."""
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
@@ -241,11 +241,12 @@ class Subscribing:
         hosting.write_interest(operations, drop=subscription)
         if subscription.durable:
             self._tell_log(subscription, "was removed")
+            self._hosting.tell_audit("removal", subscription, by, "" if by else "it was not consumed for too long")
 
     def _creator_left(self, creation: Creation, now: int, _wall: int) -> None:
         """The session has ended that waits for a creation. The subscription stays if it is durable."""
         if not creation.subscription.durable:
-            self.remove(creation.subscription, now)
+            self.remove(creation.subscription, now, None)
 
     # ------------------------------------------------------------------------------------- creation
 
@@ -422,7 +423,7 @@ class Subscribing:
         except RefusedError as refused:  # its topics are no longer all of one group
             self._hosting.tell(session.number, refused.answer(request.request))
             if not creation.subscription.durable:
-                self.remove(creation.subscription, now)
+                self.remove(creation.subscription, now, session)
 
     def _note(self, creation: Creation) -> None:
         subscription = creation.subscription
@@ -432,6 +433,9 @@ class Subscribing:
             more = f" and {len(subscription.topics) - TOPICS_TOLD} more" * (len(subscription.topics) > TOPICS_TOLD)
             topics = ", ".join(map(repr, subscription.topics[:TOPICS_TOLD]))
             self._tell_log(subscription, f"{done}, for {topics}{more}{selector}")
+            by = None if creation.creator is None else creation.creator.session
+            reason = "with another filter" if creation.changes else ""
+            self._hosting.tell_audit("creation", subscription, by, reason)
 
     def _tell_log(self, subscription: SubscriptionRecord, what: str) -> None:
         who = f"subscription {subscription.name!r} of client {subscription.client_id!r}"
@@ -483,7 +487,7 @@ class Subscribing:
             return
         if makes_anew:  # 6
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
-            self.remove(subscription, now)
+            self.remove(subscription, now, session)
             self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)
         elif changed:
             self._change(session, request, subscription, wall)
@@ -588,7 +592,7 @@ class Subscribing:
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> Consumer:
         """Returns the consumer that a request makes. What it has acknowledged before counts."""
-        consumer = self._hosting.new_consumer(subscription, session.number, taker_of(session, request), request, wall)
+        consumer = self._hosting.new_consumer(subscription, session, taker_of(session, request), request, wall)
         for acknowledged in request.acknowledged:
             self._ahead.acknowledge(consumer, acknowledged, now)
         return consumer

@@ -69,12 +69,21 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
 
 def checked_new(session: ClientSession, request: Subscribe, hosting: Hosting, now: int) -> SubscriptionRecord:
     """Returns the record of the subscription that a request creates. Raises RefusedError if it may not."""
+    check_count(session, hosting)
     check_room(request, hosting)
     checked_filter(session, request, hosting.selector_limits)
     check_mail_room(session, request, hosting)
     if request.start is StartAt.TOKEN:
         check_stands(request, hosting, now)
     return wanted(session, request)
+
+
+def check_count(session: ClientSession, hosting: Hosting) -> None:
+    """Raises RefusedError if the client's principal has as many subscriptions at this node as it may create."""
+    limit = hosting.limits.of(session.principal)
+    most = None if limit is None else limit.subscriptions
+    if limit is not None and most is not None and hosting.registry.count_of(session.principal.name) >= most:
+        raise RefusedError(Code.CONFIGURATION, limit.reached("subscriptions", session.principal, most, "subscriptions"))
 
 
 def check_existing(

@@ -40,7 +40,10 @@ from gapless.core.ports import (
     Uncertain,
     Write,
 )
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, SessionLimits
+from gapless.core.server.audit import Audit
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import Users
 from gapless.errors import ConfigurationError
@@ -169,6 +172,8 @@ class Rig:
                 router,
                 self.roles,
                 cast("Any", FakeVolume()),
+                Audit(is_wanted=False),
+                Budgets(NO_LIMITS),
                 shell,
             )
             machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))

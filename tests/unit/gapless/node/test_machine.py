@@ -27,7 +27,10 @@ from gapless.core.ports import (
     Transmit,
     Write,
 )
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
+from gapless.core.server.audit import WITHOUT_END, Audit, AuditLine
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users
 from gapless.core.stream.knowledge import Knowledge
@@ -83,7 +86,11 @@ class Rig:
     """A machine, its parts, its clients, and the shell around it."""
 
     def __init__(
-        self, *roles: Any, limits: SessionLimits | None = None, users: Mapping[str, bytes] | None = None
+        self,
+        *roles: Any,
+        limits: SessionLimits | None = None,
+        users: Mapping[str, bytes] | None = None,
+        audited: bool = False,
     ) -> None:
         self.router = StraightRouter()
         self.role = LogRole()
@@ -100,6 +107,9 @@ class Rig:
         everyone = roles or (self.role,)
         router = cast("Router", self.router)
         self.notes: list[str] = []
+        self.audit_core = Audit(is_wanted=audited)
+        self.audited: list[AuditLine] = []
+        self.room = WITHOUT_END
         self.machine = Machine(
             identity,
             limits or SessionLimits(),
@@ -109,6 +119,8 @@ class Rig:
             router,
             everyone,
             self.volume,
+            self.audit_core,
+            Budgets(NO_LIMITS),
             self,
         )
         self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
@@ -155,6 +167,12 @@ class Rig:
 
     def note(self, note: Note) -> None:
         self.notes.append(note.text)
+
+    def audit_room(self) -> int:
+        return self.room
+
+    def audit(self, lines: Sequence[AuditLine]) -> None:
+        self.audited += lines
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         return self.alarms.alarms()

@@ -17,7 +17,10 @@ from gapless.core.network import facts as routing
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Put, Read, Write
+from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, SessionLimits
+from gapless.core.server.audit import Audit
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import Users
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
@@ -60,6 +63,8 @@ class Rig:
                 router,
                 [self.role],
                 self.volume,
+                Audit(is_wanted=False),
+                Budgets(NO_LIMITS),
                 shell,
             )
             machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))

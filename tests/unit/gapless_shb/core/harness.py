@@ -24,6 +24,7 @@ from gapless.core.ports import (
     Transmit,
 )
 from gapless.core.principals import NOBODY
+from gapless.core.server.audit import AuditLine
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -104,6 +105,7 @@ class World(Rig[SubscriberHostingBroker]):
         self.progress = (0, 0)
         self.alarms: list[str] = []
         self.notes: list[str] = []
+        self.audit: list[AuditLine] = []
         self.numbers: dict[int, dict[int, str]] = {}
         self.claims: list[r.SubmitOpen] = []
         """What pubends were asked about subscriptions, and have not answered."""
@@ -180,6 +182,8 @@ class World(Rig[SubscriberHostingBroker]):
             self.ended.append(effect.session)
         elif isinstance(effect, AskRoom):
             self.room_asked.append(effect)
+        elif isinstance(effect, AuditLine):
+            self.audit.append(effect)
         else:
             assert isinstance(effect, Alarm | Note)
             (self.alarms if isinstance(effect, Alarm) else self.notes).append(effect.text)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Interest
-from gapless.core.ports import AllowAll, Write
-from gapless_shb.core.hosting import Hosting
+from gapless.core.ports import AllowAll, LinkHasRoom, SessionEnded, Transmit, Write
+from gapless.core.principal_limits import Limit, PrincipalLimits
+from gapless.core.wire import messages as m
+from gapless_shb.core.hosting import EVENT_BYTES, Hosting
 from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry
 from gapless_shb.core.state.seals import Seals
+from unit.gapless_shb.core.harness import World
 from unit.gapless_shb.core.records import create
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 
 
 def hosting() -> Hosting:
@@ -78,3 +82,116 @@ def test_repeating_the_version_changes_nothing() -> None:
 
     (said,) = announced(shb)
     assert (said.base, said.version, dict(said.add)) == (1, 1, {})
+
+
+def test_the_audit_is_told_what_durable_subscription_is_made_and_removed_and_by_whom() -> None:
+    """And of none that is not durable, and of none where nobody writes an audit."""
+    rig = AttachRig()
+    rig.ask(1, "before")
+    rig.world.sync()
+    assert rig.world.audit == []
+    rig.world.audited = True
+    rig.world.crash()
+    rig.world.sync()
+
+    rig.ask(2, selector="w = 1")
+    rig.ask(3, None)
+    rig.world.sync()
+    assert rig.subscribed(3).created
+    (made,) = rig.world.audit
+    assert (made.kind, made.action, made.name, made.outcome) == ("creation", "consume", "s", "ok")
+    assert (made.resource, made.client_id, made.session, made.peer) == ("# where w = 1", "c", 2, "")
+
+    rig.ask(4, selector="w = 2", instance="i2", on_change=m.OnChange.KEEP_POSITION)
+    rig.world.sync()
+    rig.world.feed(m.Unsubscribe(8, "s", "c"), rig.session(5))
+    rig.world.sync()
+    _, changed, removed = rig.world.audit
+    assert (changed.kind, changed.resource, changed.reason) == ("creation", "# where w = 2", "with another filter")
+    assert (removed.kind, removed.name, removed.session, removed.reason) == ("removal", "s", 5, "")
+
+
+def limited(**keys: int) -> AttachRig:
+    """A broker at which everybody may have so much."""
+    rig = AttachRig()
+    rig.world.limits = PrincipalLimits([Limit(("*",), **keys)])
+    rig.world.crash()
+    rig.world.sync()
+    return rig
+
+
+def test_a_principal_creates_so_many_subscriptions_and_no_more_until_one_is_gone() -> None:
+    """Those that nobody consumes count, also after a crash; one that exists may always be attached to."""
+    rig = limited(subscriptions=2)
+    rig.ask(1, "a")
+    rig.ask(2, None)
+    rig.world.sync()
+    rig.ask(3, "b")
+    assert rig.refused(3).code is m.Code.CONFIGURATION
+    assert 'subscriptions in [[limit]] who = ["*"]' in rig.refused(3).reason
+    rig.world.feed(SessionEnded(rig.session(2)))
+    rig.world.sync()
+    rig.ask(4, "b")
+    rig.world.sync()
+    assert rig.subscribed(4).created
+
+    rig.world.crash()
+    rig.world.sync()
+    rig.ask(5, "c")
+    rig.ask(6, "a")
+    rig.world.sync()
+    assert "principal '' may have 2 subscriptions" in rig.refused(5).reason
+    assert not rig.subscribed(6).created
+    rig.world.feed(m.Unsubscribe(8, "b", "c"), rig.session(7))
+    rig.ask(9, "c")
+    rig.world.sync()
+    assert rig.subscribed(9).created
+
+
+def test_a_link_is_given_no_more_at_a_time_than_its_principal_may_be_sent_in_a_second() -> None:
+    for keys, most in (
+        ({"bytes_per_second_out": 5000}, 5000),
+        ({"events_per_second_out": 10}, 10 * EVENT_BYTES),
+        ({"bytes_per_second_out": 100, "events_per_second_out": 10}, 100),
+        ({"bytes_per_second_out": 1 << 40}, 16 << 20),
+        ({"connections": 1}, 16 << 20),
+    ):
+        rig = limited(**keys)
+        rig.ask(1)
+        rig.world.sync()
+        assert rig.world.hosting.channels[1].credit.room == most
+
+
+def test_events_wait_until_the_node_says_that_there_is_room() -> None:
+    rig = limited(bytes_per_second_out=100)
+    rig.world.body = bytes(60)
+    rig.ask(1)
+    rig.world.sync()
+    assert rig.subscribed(1).created
+    for _ in range(5):
+        before = rig.world.stable
+        rig.world.publish()
+        rig.world.deliver(rig.world.knowledge(before, rig.world.stable, raw=True, reply=False))
+        exchange(rig.world)
+    first = delivered(rig)
+    assert 0 < first < 5
+    rig.world.feed(LinkHasRoom(rig.session(1), 0))
+    exchange(rig.world)
+
+    assert first < delivered(rig) < 5
+
+
+def exchange(world: World) -> None:
+    """The pubend answers, and what waits goes on."""
+    for _ in range(3):
+        world.pause(250)
+        world.answer_wants()
+        world.read()
+        world.sync()
+
+
+def delivered(rig: AttachRig) -> int:
+    """How many events have been given to links."""
+    return sum(
+        int.from_bytes(events[:4], "little") for effect in rig.world.sent(Transmit) for _, events in effect.payloads
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Action, Authentication, ClientSession, Resource, SessionEnded
+from gapless.core.principal_limits import Limit, PrincipalLimits
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
+from gapless.core.server.audit import Audit
+from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe
 from gapless.errors import RemoteProtocolError
@@ -80,7 +84,11 @@ class Asked:
 class Broker:
     """Sessions, and everything they said and did."""
 
-    def __init__(self, limits: SessionLimits | None = None) -> None:
+    def __init__(
+        self, limits: SessionLimits | None = None, *, audited: bool = False, limit: Sequence[Limit] = ()
+    ) -> None:
+        self.audit = Audit(is_wanted=audited)
+        self.budgets = Budgets(PrincipalLimits(limit))
         self.peer = PEER
         self.guard = Guard()
         self.rules = Rules()
@@ -92,6 +100,8 @@ class Broker:
             [Reception([self.guard], is_local=True)],
             self.rules,
             {ListPubends: self._on_request, Unsubscribe: self._on_request},
+            self.audit,
+            self.budgets,
         )
         self.now = 100 * SECOND
         self.links = 0

@@ -13,6 +13,7 @@ from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, Requ
 from gapless.core.principals import Principal
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
+from gapless.core.server.audit import Audit
 from gapless.core.server.inquiries import INQUIRIES_MAX, NO_ANSWER, SILENT, Inquiries
 from gapless.core.server.inquiry_mail import MAILBOX, AnswerPage, AskNode, encode_mail
 from gapless.core.server.joining import GARBLED
@@ -73,7 +74,10 @@ class Node:
             takers.setdefault(Retire, {0: self._handler(self._is_it)})
         self.net.starts += 1
         broker = BrokerIdentity(name, "net", True, self.net.starts)
-        self.inquiries = Inquiries(broker, authorizer, takers, lambda session, said: self.told.append((session, said)))
+        self.audit = Audit(is_wanted=True)
+        self.inquiries = Inquiries(
+            broker, authorizer, takers, lambda session, said: self.told.append((session, said)), self.audit
+        )
         self.inquiries.start(NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in ROLES.items()}))
         self._takers = takers
 
@@ -313,6 +317,22 @@ def test_each_node_judges_by_its_own_rules_who_asks() -> None:
     assert net.nodes["phb2"].heard == []
     assert net.nodes["phb2"].counts == {"shb": "shb@1"}
     assert net.nodes["phb1"].heard[0][0] == Principal("alice")
+
+
+def test_each_node_audits_what_another_one_asks_for_a_client() -> None:
+    """A retirement in any case, a look only where it is refused; of its own client it is the node that tells."""
+    net = Net(authorizers={"phb2": Rules("bob")})
+    for name in ("phb1", "phb2"):
+        net.nodes[name].counts["shb"] = "shb@1"
+    net.ask("ib", ListPubends(7))
+    net.ask("ib", Retire(8, "shb@1"))
+
+    lines = {
+        name: [(line.action, line.peer, line.outcome) for line in node.audit.lines] for name, node in net.nodes.items()
+    }
+    assert lines["phb1"] == [("manage", "ib", "ok")], "but not that it was asked before what would be"
+    assert lines["phb2"] == [("observe", "ib", "refused"), *[("manage", "ib", "refused")] * 2]
+    assert lines["ib"] == []
 
 
 def test_who_may_nowhere_is_refused() -> None:

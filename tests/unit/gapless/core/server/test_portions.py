@@ -21,7 +21,7 @@ def ask_for_much(client: Any, count: int = MANY) -> None:
 
 
 def turn(broker: Any) -> None:
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     broker.sessions.take_late(broker.now, WALL)
     broker.take()
 
@@ -32,7 +32,7 @@ def taken(broker: Any) -> list[int]:
 
 def test_a_portion_is_taken_in_a_turn_and_all_of_it_in_order(broker: Any) -> None:
     client = broker.client()
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     ask_for_much(client)
     assert taken(broker) == list(range(1, PORTION + 1))
 
@@ -47,7 +47,7 @@ def test_a_portion_is_taken_in_a_turn_and_all_of_it_in_order(broker: Any) -> Non
 
 def test_another_client_is_served_in_the_same_turn(broker: Any) -> None:
     busy, other = broker.client("busy"), broker.client("other")
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     ask_for_much(busy)
     broker.requests.clear()
 
@@ -59,7 +59,7 @@ def test_another_client_is_served_in_the_same_turn(broker: Any) -> None:
 
 def test_what_arrives_behind_what_waits_waits_too(broker: Any) -> None:
     client = broker.client()
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     ask_for_much(client)
     client.say(ListPubends(1000))
     while broker.sessions.is_behind:
@@ -70,7 +70,7 @@ def test_what_arrives_behind_what_waits_waits_too(broker: Any) -> None:
 
 def test_those_who_wait_take_turns(broker: Any) -> None:
     one, two = broker.client("one"), broker.client("two")
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     ask_for_much(one)
     ask_for_much(two)
     broker.requests.clear()
@@ -85,7 +85,7 @@ def test_those_who_wait_take_turns(broker: Any) -> None:
 
 def test_what_a_client_said_before_it_left_counts(broker: Any) -> None:
     client = broker.client()
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     ask_for_much(client)
     broker.sessions.on_link_closed(client.link)
     assert broker.ended() == []
@@ -98,7 +98,7 @@ def test_what_a_client_said_before_it_left_counts(broker: Any) -> None:
 
 def test_what_follows_a_goodbye_does_not_count(broker: Any) -> None:
     client = broker.client()
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     frames = [frame for number in range(PORTION) for frame in client.wire.say(Unsubscribe(number + 1, "s", ""))]
     client.send(*frames, *client.wire.say(Goodbye()), *client.wire.say(ListPubends(99)))
     while broker.sessions.is_behind:
@@ -113,7 +113,7 @@ def test_a_link_of_which_too_much_waits_is_not_read_and_not_blamed(
 ) -> None:
     monkeypatch.setattr(service, "LATE_MAX", 20 * PORTION)
     client = broker.client()
-    broker.sessions.begin_turn()
+    broker.sessions.begin_turn(broker.now)
     ask_for_much(client, 22 * PORTION)
     assert broker.outputs[client.link].paused is True
     read_again = []

@@ -8,6 +8,7 @@ import pytest
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, SubmitOpen, Verdict
 from gapless.core.server import SessionLimits
+from gapless.core.server.limits import PUBLISHERS
 from gapless.core.server.publishing import append_runs
 from gapless.core.wire.messages import (
     ClosePublisher,
@@ -270,7 +271,7 @@ def test_a_session_has_a_limited_number_of_publishers(make_broker: Any) -> None:
 
     (refused,) = client.say(OpenPublisher(3, "loader", "instance", 1, None))
 
-    assert refused == PublishRefused(3, 0, Code.REJECTED, "a session may have 2 publishers")
+    assert refused == PublishRefused(3, 0, Code.REJECTED, f"a session may have 2 publishers ({PUBLISHERS})")
 
 
 def test_answers_for_a_session_that_is_over_mean_nothing(broker: Any) -> None:

@@ -11,6 +11,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
 from gapless.core.principals import Principal
 from gapless.core.server import SessionLimits
+from gapless.core.server.limits import CONNECTIONS
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
     BrokerHeartbeat,
@@ -193,6 +194,14 @@ def test_each_side_is_heard_at_least_once_a_heartbeat(broker: Any) -> None:
 
     assert heartbeats == 4
     assert broker.ended() == []
+
+
+def test_the_first_heartbeat_does_not_wait_until_the_time_for_the_handshake_is_over(make_broker: Any) -> None:
+    """A client with short heartbeats would have given the broker up by then."""
+    broker = make_broker(SessionLimits(heartbeat=10**9, handshake=5 * 10**9))
+    client = broker.client()
+
+    assert kinds(client.wire.hear(broker.wait(1).get(client.link))) == ["BrokerHeartbeat"]
 
 
 def test_no_heartbeat_is_sent_while_other_frames_of_its_lane_are(broker: Any) -> None:
@@ -387,7 +396,7 @@ def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
 
     broker.sessions.on_link(77, broker.peer, 0, broker.now)
     (refused,) = first.wire.hear(broker.take()[77])
-    assert (refused.code, refused.reason) == (Code.RETRY, "this broker takes 2 connections")
+    assert (refused.code, refused.reason) == (Code.RETRY, f"this broker takes 2 connections ({CONNECTIONS})")
 
     first.say(Goodbye())
     assert kinds(broker.client("three").say(ListPubends(1))) == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.network.facts import Ending, Outcome, Pub, RanTwice, Submit, Verdict
+from gapless.core.network.facts import UNNAMED, Ending, Outcome, Pub, RanTwice, Submit, Verdict
 from gapless.core.ports import Action, Resource, Write
 from gapless.core.principals import Principal
+from gapless.core.server.audit import AuditLine
 from gapless.core.stream.columns import EventColumns
 from gapless.spi import StorageCapabilities
 from gapless_phb.core.publishers import handler as publish_handler
@@ -72,6 +73,20 @@ def test_every_receipt_says_whether_the_log_is_durable(*, durable: bool) -> None
 
 
 class TestOpening:
+    def test_the_audit_is_told_once_of_a_publisher_with_a_name(self) -> None:
+        harness, before = ready()
+        assert not [each for each in before.open() if isinstance(each, AuditLine)]
+        harness.audited = True
+        harness.crash()
+        harness.sync()
+        said = []
+        for name in ("bob", "bob", f"{UNNAMED}x"):
+            said += TestPublisher(harness, name).open()
+        harness.sync()
+
+        (line,) = [each for each in said if isinstance(each, AuditLine)]
+        assert (line.kind, line.action, line.name, line.resource) == ("creation", "publish", "bob", harness.pubend)
+
     def test_the_answer_waits_for_everything_assigned_before(self) -> None:
         """1.5: answering open(publisher) needs its epoch, and all that was assigned, to be durable."""
         harness, publisher = ready()

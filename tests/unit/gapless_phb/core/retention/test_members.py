@@ -59,7 +59,9 @@ class World:
     def __init__(self) -> None:
         self.outbox: Outbox = Outbox()
         self.source = NumberedSource()
-        context = PubendContext("network", "broker", "volume", TABLES, Settings(), AllowAll(), self.outbox, "")
+        context = PubendContext(
+            "network", "broker", "volume", TABLES, Settings(), AllowAll(), self.outbox, "", audited=False
+        )
         self.timers = Timers(self.outbox)
         saved = SavedPubend(0, PubendRow(PUBEND, 0, ("#",)))
         self.retention = Retention(context, cast("Source", self.source), saved, NO_RETENTION, self.timers)

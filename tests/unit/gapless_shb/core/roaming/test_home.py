@@ -243,3 +243,38 @@ def test_one_that_came_while_the_home_was_silent_is_told_that_its_filter_is_anot
     [detached] = pair.got(pair.other, guest, m.Detached)
     assert isinstance(detached, m.Detached)
     assert detached.code is m.Code.MISMATCH
+
+
+def test_the_audit_of_both_is_told_what_one_asks_the_other_for_a_client() -> None:
+    """The home names the SHB that asks; what its own clients ask is told by the node, where they connect."""
+    pair = Pair()
+    for node in (pair.home, pair.other):
+        node.audited = True
+        node.crash()
+    pair.settle(5000)
+    guest = pair.come(pair.other)
+    pair.attached(pair.other, guest)
+    pair.other.feed(m.Unsubscribe(77, "s", "c"), guest)
+    pair.settle(1000)
+
+    told = [(line.kind, line.peer, line.client_id, line.name, line.outcome) for line in pair.home.audit]
+    assert sorted(told) == [
+        ("attachment", OTHER, "c", "s", "ok"),
+        ("creation", OTHER, "c", "s", "ok"),
+        ("removal", OTHER, "c", "s", "ok"),
+        ("request", OTHER, "c", "s", "ok"),
+    ]
+    assert all(line.session == 0 for line in pair.home.audit), "the session is one of the other node"
+    assert pair.other.audit == []
+
+
+def test_a_subscription_counts_for_its_principal_at_its_home_alone() -> None:
+    pair = Pair()
+    guest = pair.come(pair.other)
+    pair.attached(pair.other, guest)
+    assert [node.hosting.registry.count_of("") for node in (pair.home, pair.other)] == [1, 0]
+    assert len(pair.other.hosting.registry) == 1
+
+    pair.leave(pair.other, guest)
+    pair.settle(1000)
+    assert [node.hosting.registry.count_of("") for node in (pair.home, pair.other)] == [1, 0]

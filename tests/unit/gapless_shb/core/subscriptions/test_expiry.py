@@ -455,3 +455,17 @@ def test_only_so_many_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_long_lease_is_looked_at_now_and_then() -> None:
     assert beat_of(1_000) == 62
     assert beat_of(30 * 86_400_000) == 600_000
+
+
+def test_the_audit_is_told_that_nobody_has_asked_for_the_removal_of_what_has_expired() -> None:
+    office = Office()
+    office.world.audited = True
+    office.restart()
+    office.come(1)
+    office.leave(1)
+    office.world.audit.clear()
+    office.pass_beats(2 * LEASE // BEAT)
+
+    (line,) = office.world.audit
+    assert (line.kind, line.principal.name, line.client_id, line.name) == ("removal", "", "c", "s")
+    assert (line.reason, line.session) == ("it was not consumed for too long", 0)

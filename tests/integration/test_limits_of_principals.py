@@ -1,0 +1,154 @@
+"""What each principal may have at a real broker: counts are refused, rates make wait, and others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gapless
+from gapless import ConnectionClosedError, Password, PublishRejectedError
+from gapless.core.server.users import UserRow
+from gapless.errors import ConfigurationError
+from gapless.node.config import make_config
+from gapless.security.users import new_verifier, write_users
+from integration.broker_process import bounded, until
+from integration.nodes_in_process import running_node
+
+pytestmark = pytest.mark.timeout(60)
+
+BODY = bytes(1000)
+
+
+@pytest.fixture
+def auth(tmp_path: Path) -> Any:
+    """`slow` and `shop`, who are in a group, and whoever says nothing."""
+    users = tmp_path / "users"
+    write_users(users, {name: UserRow(new_verifier("pw"), ("tenants",), 0) for name in ("slow", "shop")})
+    return [{"plugin": "scram", "users": str(users), "delays": False}, {"plugin": "anonymous"}]
+
+
+def connect(url: str, name: str, **more: Any) -> Any:
+    return gapless.connect(url, credentials=Password(name, "pw"), client_id=more.pop("client_id", name), **more)
+
+
+async def test_counts_are_refused_with_section_and_key(auth: Any) -> None:
+    limit: Any = [
+        {"who": ["slow"], "connections": 1},
+        {"who": ["group:tenants"], "publishers": 1, "subscriptions": 1},
+    ]
+    async with running_node(auth=auth, limit=limit) as node:
+        async with connect(node.url, "slow"):
+            with pytest.raises(ConnectionClosedError, match=r'connections in \[\[limit\]\] who = \["slow"\]'):
+                await connect(node.url, "slow", client_id="second")
+        await bounded(connect(node.url, "slow", client_id="third"))
+
+        async with connect(node.url, "shop") as connection, connection.session() as session:
+            await session.publisher("t", name="one").send(b"x")
+            with pytest.raises(PublishRejectedError, match=r'publishers in \[\[limit\]\] who = \["group:tenants"\]'):
+                await session.publisher("t", name="two").send(b"x")
+            async with session.subscribe("t", name="one"):
+                pass
+            with pytest.raises(ConfigurationError, match="principal 'shop' may have 1 subscriptions"):
+                await session.subscribe("t", name="two")
+            await connection.unsubscribe("one")
+            async with session.subscribe("t", name="two"):
+                pass
+        async with gapless.connect(node.url) as connection, connection.session() as session:
+            for name in "abc":
+                await session.publisher("t", name=name).send(b"x")
+
+
+async def publish(session: gapless.Session, name: str, until_at: float) -> int:
+    """Publishes until then; returns how many events have receipts."""
+    publisher = session.publisher("t", name=name)
+    sent = 0
+    while time.monotonic() < until_at:
+        await publisher.send_batch([gapless.Message(BODY)] * 20)
+        sent += 20
+    return sent
+
+
+async def test_whoever_publishes_too_much_waits_and_is_not_disconnected(auth: Any) -> None:
+    limit: Any = [{"who": ["slow"], "bytes_per_second_in": 100_000}]
+    async with running_node(auth=auth, limit=limit, limits={"heartbeat": 0.2}) as node:
+        slow = await connect(node.url, "slow")
+        free = await connect(node.url, "shop")
+        lost: list[bool] = []
+        end = time.monotonic() + 3
+        watching = asyncio.create_task(watch(slow, lost))
+        few, many = await asyncio.gather(publish(slow.session(), "slow", end), publish(free.session(), "free", end))
+        watching.cancel()
+        await slow.close()
+        await free.close()
+
+    # A second's worth at once, three more, and the batch that is taken last; an event has some bytes beside its body.
+    assert 250 <= few <= 440
+    assert many > 3 * few
+    assert not any(lost)
+
+
+async def watch(connection: gapless.Connection, lost: list[bool]) -> None:
+    while True:
+        lost.append(not connection.connected)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("key", ["bytes_per_second_out", "events_per_second_out"])
+async def test_whoever_is_sent_too_much_waits_and_gets_everything(auth: Any, key: str) -> None:
+    rate = 100_000 if key.startswith("bytes") else 100
+    limit: Any = [{"who": ["slow"], key: rate}]
+    async with running_node(auth=auth, limit=limit, limits={"heartbeat": 0.2}) as node:
+        slow = await connect(node.url, "slow")
+        free = await connect(node.url, "shop")
+        late = await slow.session().subscribe("t", name="late")
+        quick = await free.session().subscribe("t", name="quick")
+        publisher = free.session().publisher("t")
+        for _ in range(20):
+            await publisher.send_batch([gapless.Message(BODY)] * 20)
+        began = time.monotonic()
+        for _ in range(400):
+            await bounded(anext(quick))
+        assert time.monotonic() - began < 2
+        got = 0
+        while got < 400:
+            await bounded(anext(late))
+            got += 1
+        took = time.monotonic() - began
+        assert slow.connected
+        await slow.close()
+        await free.close()
+
+    assert 2.0 < took < 8.0, "a second's worth and a little at once, and then as the rate allows"
+
+
+async def test_both_errors_name_the_other_place() -> None:
+    async with running_node(limits={"connections": 1, "publishers": 1}) as node:
+        async with gapless.connect(node.url) as connection, connection.session() as session:
+            await session.publisher("t", name="one").send(b"x")
+            with pytest.raises(PublishRejectedError, match=r"publishers in \[limits\]; \[\[limit\]\] has those of a"):
+                await session.publisher("t", name="two").send(b"x")
+            with pytest.raises(ConnectionClosedError, match=r"connections in \[limits\]; \[\[limit\]\]"):
+                await gapless.connect(node.url)
+        await until(lambda: node.serving, "the node")
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"connections": 1}, "limit.0.who"),
+        ({"who": [], "connections": 1}, "limit.0.who"),
+        ({"who": ["group:"], "connections": 1}, "names nobody"),
+        ({"who": [""], "connections": 1}, "names nobody"),
+        ({"who": ["a"]}, "it limits nothing"),
+        ({"who": ["a"], "connections": -1}, "limit.0.connections"),
+        ({"who": ["a"], "bytes_per_second_in": 0}, "limit.0.bytes_per_second_in"),
+        ({"who": ["a"], "conections": 1}, "limit.0.conections"),
+    ],
+)
+def test_a_wrong_section_is_named(section: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        make_config({"limit": [section]})
