@@ -77,7 +77,7 @@ def broker(
     try:
         run(serve(settings, announce))
     except VolumeAbsentError as error:
-        raise VolumeAbsentError(naming_what_makes_it(str(error), config, data)) from error
+        raise VolumeAbsentError(naming_what_makes_it(str(error), "broker", config=config, data=data)) from error
 
 
 def configuration(file: Path | None, data: Path | None, *, create: bool, **more: str) -> NodeConfig:

@@ -396,7 +396,7 @@ def _volume_state(examination: Examination, directory: Path, settings: NodeConfi
     except VolumeLockedError as error:
         return f"open: {error}", True
     except GaplessError as error:
-        why = naming_what_makes_it(str(error), settings.source)
+        why = naming_what_makes_it(str(error), "broker", config=settings.source)
         examination.findings.append(f"the volume in {directory} cannot be opened: {why}")
         return "cannot be opened", False
     return "can be opened; no broker has it open", False

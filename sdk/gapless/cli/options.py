@@ -36,8 +36,7 @@ MAKES_A_VOLUME = "`gapless broker --create`"
 """What a storage plugin says, which does not know of the file or the option that names its volume."""
 
 
-def naming_what_makes_it(text: str, config: Path | str | None, data: Path | None = None) -> str:
-    """What a storage plugin says of a volume that is absent; the command in it names the configuration, too."""
-    given = {"--config": config, "--data": data}
-    options = "".join(f"{name} {shlex.quote(str(value))} " for name, value in given.items() if value)
-    return text.replace(MAKES_A_VOLUME, f"`gapless broker {options}--create`")
+def naming_what_makes_it(text: str, command: str, **given: Path | str | None) -> str:
+    """What a storage plugin says of a volume that is absent; the command in it is this one, with the options given."""
+    options = "".join(f"--{name} {shlex.quote(str(value))} " for name, value in given.items() if value)
+    return text.replace(MAKES_A_VOLUME, f"`gapless {command} {options}--create`")

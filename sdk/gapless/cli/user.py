@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 import typer
 
 from gapless.cli.connecting import connected, credentials_of, run
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait, naming_what_makes_it
 from gapless.cli.output import one_line, print_json, print_listing
 from gapless.cli.scrub import ConfigFile, Directory, open_volume
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, VolumeAbsentError
 
 if TYPE_CHECKING:
     from gapless.client.connection import Connection
     from gapless.client.credentials import Password
     from gapless.client.users import UserInfo
     from gapless.core.server.users import UserRow
+    from gapless.spi import LogVolume
 
 T = TypeVar("T")
 
@@ -338,7 +339,7 @@ class VolumeRows:
         from gapless.core.server.users import USERS, row_of
 
         self._check_that_they_count()
-        with closing(open_volume(self._config, self._path, create=self._create)) as volume:
+        with closing(self._open()) as volume:
             table = volume.table(USERS)
             before = {key.decode(): row_of(key.decode(), value) for key, value in table.scan()}
             rows = dict(before)
@@ -351,6 +352,13 @@ class VolumeRows:
             volume.write()
             volume.sync()
         return result
+
+    def _open(self) -> LogVolume:
+        try:
+            return open_volume(self._config, self._path, create=self._create)
+        except VolumeAbsentError as error:
+            what_makes_it = naming_what_makes_it(str(error), "user add NAME", config=self._config, path=self._path)
+            raise VolumeAbsentError(what_makes_it) from error
 
     def _check_that_they_count(self) -> None:
         """Raises ConfigurationError if the configuration has a file of users, so that nobody would look at these."""

@@ -73,18 +73,23 @@ class J1Marked(Judge):
         self._handed: dict[tuple[int, PubendId], Handed] = {}
         self._latest: dict[int, tuple[Consumer, dict[PubendId, Tick]]] = {}
         """Which process has each subscription, by the first of its consumers, and the newest events when it came."""
+        self._sids: dict[int, int] = {}
+        """Its id at its home, as its applications have read it last."""
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
         """A consumer has the subscription now.
 
-        What had lapsed is made anew: what nobody committed may come again, as if it had never come. With another filter
-        another event is the first one, and how often a later one was tried is not known any more.
+        What had lapsed is made anew, perhaps for one whose answer was lost: what nobody committed may come again, as if
+        it had never come. With another filter another event is the first one, and how often a later one was tried is
+        not known any more.
         """
         if consumer.by_ranges:
             return  # it commits nothing, and goes on for nobody
         number = _origin(consumer.row).number
+        is_another = result.created or self._sids.get(number, result.sid) != result.sid
+        self._sids[number] = result.sid
         for (of, _), handed in self._handed.items():
-            if of == number and result.created:
+            if of == number and is_another:
                 handed.times, handed.counted = {}, {}
             elif of == number and of != consumer.row.number:
                 handed.counted = {}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 UNPACKED_MAX: Final = 64 << 20
 """The records of a batch may have so many bytes. Kafka limits what is packed; by default a producer fills 16 KiB."""
 _GZIP: Final = 31
+"""How zlib is told that gzip's header is before it, with the largest window."""
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEAD: Final = 16
 """It has versions, too, which all know to be 1."""

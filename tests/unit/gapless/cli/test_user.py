@@ -221,3 +221,12 @@ def test_a_file_that_is_no_file_of_users_is_left_as_it_is(gapless: Gapless, tmp_
 
     assert "line 1 is no user" in gapless("user", "remove", "ada", "--file", tmp_path / "users", status=2).stderr
     assert (tmp_path / "users").read_text("utf-8") == "root:x:0:0"
+
+
+def test_where_there_is_no_volume_the_command_that_makes_it_is_named(tmp_path: Path, gapless: Gapless) -> None:
+    """Not that of the broker: its first user is made before it is started."""
+    (tmp_path / "secret").write_text("x", "utf-8")
+
+    refused = gapless("user", "add", "ada", "--path", tmp_path / "v", "--password-file", tmp_path / "secret", status=1)
+
+    assert f"`gapless user add NAME --path {tmp_path / 'v'} --create`" in refused.stderr

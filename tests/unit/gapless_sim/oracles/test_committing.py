@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from gapless.core.wire.messages import OnChange, Unit
 from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, Attempt, CommitRecord
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
 from gapless_sim.recording.observation import Violation
+from unit.gapless_sim.oracles.model_fixture import violates
 
 P = "p@1"
 
@@ -39,8 +41,8 @@ class Handing:
         delivery: Any = Said([Event.make("t", tick=tick, delivery_count=count) for tick, count in events])
         self.oracle.handed_out(consumer, delivery)
 
-    def attach(self, consumer: Any, *, created: bool = False) -> None:
-        self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created)), {})
+    def attach(self, consumer: Any, *, created: bool = False, sid: int = 1) -> None:
+        self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created, sid=sid)), {})
 
     def attempt(self, consumer: Any, tick: int) -> None:
         self.oracle.attempting(consumer, Unit(P, tick, tick, counted=True))
@@ -150,3 +152,17 @@ def test_what_has_got_another_filter_and_keeps_its_position_is_the_same_still() 
 
     with pytest.raises(Violation, match="not marked"):
         handing.hand(handing.consumer(), (10, 1))
+
+
+@pytest.mark.parametrize("sid", [1, 2])
+def test_what_was_made_anew_for_one_whose_answer_was_lost_may_hand_out_as_if_for_the_first_time(sid: int) -> None:
+    """Knowledge 14: the subscription had lapsed, and the application is given the new one as one that is there."""
+    handing = Handing(J2Acknowledged)
+    first = handing.consumer()
+    handing.attach(first, created=True)
+    handing.hand(first, (5, 1))
+    second = handing.consumer()
+    handing.attach(second, sid=sid)
+
+    with violates("J2") if sid == 1 else nullcontext():
+        handing.hand(second, (5, 1))
