@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from gapless.errors import ConfigurationError
 
 
+@lru_cache(maxsize=256)  # a client asks for the same few with each connection
 def parse(address: str) -> tuple[str, int]:
     """The host, without brackets, and the port of `address`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from random import Random
+from random import SystemRandom
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -131,7 +131,7 @@ async def _open(
         client_id=client_id,
         instance=token_hex(16),
         attempts=attempts_of_process(),
-        random=Random(),  # noqa: S311 - for the jitter of delays
+        random=SystemRandom(),  # for the jitter of delays; unlike `Random` it has no state to seed
         has_credentials=way.ask is not None,
     )
     driver = Driver(core, way.dial, way.ask, identifies=identify, patient=patient)
