@@ -45,7 +45,7 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.core.principals import PeerInfo
-from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
+from gapless.core.server import BrokerIdentity, SessionLimits, Sessions
 from gapless.core.server.answering import SESSIONS_FROM
 from gapless.core.server.audit import Audit, AuditLine
 from gapless.core.server.budgets import Budgets
@@ -58,6 +58,7 @@ from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import RecordsDamagedError, StorageError
 from gapless.node.dispatch import Dispatch
 from gapless.node.gauges import FACTS, SESSIONS
+from gapless.node.link_owner import LinkOwner
 from gapless.security.binding import end_point
 
 if TYPE_CHECKING:
@@ -139,35 +140,6 @@ class Shell(Protocol):
 
     def on_failed(self, error: BaseException) -> None:
         """The machine cannot go on: the storage failed, or the code. Called once."""
-
-
-class LinkOwner:
-    """Hears a client's link, for one machine."""
-
-    __slots__ = ("_machine", "_number", "link", "pending")
-
-    def __init__(self, machine: Machine, number: int, link: Link) -> None:
-        self._machine = machine
-        self._number = number
-        self.link = link
-        self.pending = 0
-        """What the sessions were last told."""
-
-    def on_frames(self, payloads: Sequence[bytes]) -> None:
-        """Frames arrived."""
-        self._machine.on_frames(self._number, payloads)
-
-    def on_broken(self, reason: str) -> None:
-        """What came breaks the framing, or is too much."""
-        self._machine.on_broken(self._number, reason)
-
-    def on_drained(self) -> None:
-        """Much had been pending, and now little is."""
-        self._machine.on_drained(self._number)
-
-    def on_closed(self, reason: str) -> None:
-        """The link is over."""
-        self._machine.on_closed(self._number)
 
 
 class Machine:
@@ -769,33 +741,9 @@ class Machine:
         for number, work in served.items():
             owner = self.links.get(number)
             if owner is not None:
-                self._serve(number, owner, work)
+                owner.serve(work, self._now)
         if served and self.sessions.has_more:  # a link was judged by what waits on it
             self._happened(self._take_from_sessions)
-
-    def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
-        link = owner.link
-        if owner.pending and not work.reports:
-            # What has left since the last send is reported before the next one, or a link on which there is always
-            # the same little message under way would look as if nothing ever left. But who asks for room means the
-            # room that there is behind this send.
-            owner.pending = link.pending
-            self.sessions.on_pending(number, owner.pending, self._now)
-        if work.limit:
-            link.raise_limit(work.limit)
-        if work.urgent:
-            link.send(work.urgent, urgent=True)
-        if work.ordinary:
-            link.send(work.ordinary)
-        if work.paused is not None:
-            (link.pause if work.paused else link.resume)()
-        if work.close is not None:
-            link.close(work.close)
-            return
-        pending = link.pending
-        if pending or owner.pending or work.reports:
-            owner.pending = pending
-            self.sessions.on_pending(number, pending, self._now)
 
     def _read_now(self, read: Read) -> ReadResult:
         stream = self._volume.stream(read.stream)

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from gapless.core.network.facts import ShutOut
     from gapless.core.ports import LogQuestion, Operation
     from gapless.core.server.audit import AuditLine
+    from gapless.node.link_owner import LinkOwner
     from gapless.node.links import NodeLinks
-    from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
+    from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless.security.audit_file import AuditWriter
     from gapless.spi import Link, LogVolume, Transport
 
