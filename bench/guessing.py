@@ -32,6 +32,7 @@ from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.principals import NO_CERTIFICATE, PeerInfo, Refusal
 from gapless.core.server import BrokerIdentity, SessionLimits, Sessions
 from gapless.core.server.audit import Audit
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import UserRow
@@ -250,7 +251,7 @@ def garbage(frames: int) -> tuple[int, float]:
         BrokerIdentity("n", "net", durable=True, start=1),
         SessionLimits(),
         [Reception([_authenticator({USER: UserRow(new_verifier("open-sesame"), (), 0).stored})], is_local=False)],
-        AllowAll(),
+        Authority(AllowAll()),
         {},
         Audit(is_wanted=False),
         Budgets(NO_LIMITS),

@@ -9,6 +9,7 @@ from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import Outcome, Post, Posted, Submit, SubmitOpen, Submitted, Verdict, Wake
 from gapless.core.network.seam import Effect, Effects, RouterBase, RouterContext, RouterHandler
 from gapless.core.ports import (
+    AllowAll,
     ClientSession,
     Handler,
     LinkHasRoom,
@@ -20,8 +21,11 @@ from gapless.core.ports import (
     Tell,
     Write,
 )
+from gapless.core.server.authority import Authority
 from gapless.core.wire.messages import ListedPubend, ListPubends, PubendList, TickRun
 from gapless.errors import RemoteProtocolError
+from gapless.node.rules_watch import RulesWatch
+from gapless.node.shell import AsyncShell
 
 PUBEND = "default@1"
 STREAM = "log"
@@ -166,3 +170,8 @@ class LogRole:
         if message.request >= 666:
             raise ValueError("a bug in a core")
         self.effects.append(Read(STREAM, 0, self.last, (session.number, message.request)))
+
+
+def watch_nothing(shell: AsyncShell) -> RulesWatch:
+    """Nobody has given rules to this shell."""
+    return RulesWatch(Authority(AllowAll()), lambda _: (), lambda _: None, shell.alarm)

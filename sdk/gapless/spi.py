@@ -43,6 +43,7 @@ __all__ = [
     "Create",
     "Durable",
     "GivenUp",
+    "HasSuccessor",
     "Judgement",
     "Later",
     "Link",
@@ -448,6 +449,19 @@ class Transport(Protocol):
         is, or the way there is barred; ConfigurationError if the address is malformed, or a file that the transport's
         options name cannot be used any more; and whatever `accept` raises.
         It waits as long as the network does: cancel it.
+        """
+
+
+@runtime_checkable
+class HasSuccessor(Protocol):
+    """What an authorizer may have beside, where its rules may change while the node runs."""
+
+    def successor(self) -> Authorizer | None:
+        """Returns the authorizer that is to count in place of this one from now on; None: this one still counts.
+
+        The node asks about every second, in a thread of its own, one call at a time, and only the authorizer that
+        counts. What was allowed before is judged again by the successor. Raises ConfigurationError as long as there
+        are other rules that cannot be used: this one goes on counting, and the operator is told.
         """
 
 

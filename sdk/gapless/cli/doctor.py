@@ -173,7 +173,7 @@ def examine_plugins(examination: Examination) -> None:
 
 def examine_configuration(examination: Examination, path: Path | None) -> NodeConfig | None:
     """The broker's configuration; None when something is wrong with it."""
-    from gapless.node.assembly import check_settings, dialable, load_plugins
+    from gapless.node.assembly import check_settings, dialable, doubts_about, load_plugins
     from gapless.node.config import load_config
 
     examination.facts["configuration"] = {"file": str(path) if path is not None else None}
@@ -185,7 +185,8 @@ def examine_configuration(examination: Examination, path: Path | None) -> NodeCo
     except ConfigurationError as error:
         examination.findings.append(f"configuration: {error}")
         return None
-    examination.findings += (f"configuration: {doubt.text}" for doubt in loaded.doubts)
+    doubts = doubts_about(loaded.config, loaded.authorizer.authorizer)
+    examination.findings += (f"configuration: {doubt}" for doubt in doubts)
     examination.facts["configuration"] |= {
         "node": settings.node.name,
         "storage": settings.storage.plugin,

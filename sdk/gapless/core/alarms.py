@@ -164,7 +164,17 @@ class AlarmCode(Enum):
     RULES_DOUBTFUL = (
         "rules_doubtful",
         "A rule about who may do what is for nobody, or may say something else than was meant; it counts as it is.",
-        "Look at that rule, and correct it or leave it out; then restart the broker.",
+        "Look at that rule, and correct it or leave it out: other rules count some seconds after they were written.",
+    )
+    RULES_UNUSABLE = (
+        "rules_unusable",
+        "The rules about who may do what have changed and cannot be used; those that there were before count.",
+        "Correct what is named; the rules count some seconds after that.",
+    )
+    SUBSCRIPTION_FORBIDDEN = (
+        "subscription_forbidden",
+        "Durable subscriptions were taken from their consumers by other rules; they hold events back as offline ones do.",
+        "Let their owners consume them again, or remove them with `gapless unsubscribe`.",
     )
     DESCRIPTORS_EXHAUSTED = (
         "descriptors_exhausted",
@@ -220,6 +230,8 @@ _LASTING: Final = frozenset(
         AlarmCode.AUDIT_UNWRITABLE,
         AlarmCode.CONNECTIONS_FULL,
         AlarmCode.RULES_DOUBTFUL,
+        AlarmCode.RULES_UNUSABLE,
+        AlarmCode.SUBSCRIPTION_FORBIDDEN,
         AlarmCode.CERTIFICATE_UNUSABLE,
         AlarmCode.CERTIFICATE_EXPIRES,
         AlarmCode.CREDENTIALS_UNUSABLE,
@@ -273,6 +285,7 @@ class Subject(Enum):
     CLIENT = "clients"
     PUBEND = "pubends"
     SUBSCRIPTION = "subscriptions"
+    RULES = "rules"
 
 
 class Note(Struct, frozen=True, gc=False):

@@ -500,6 +500,24 @@ class SessionEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesReplaced:
+    """Another authorizer decides who may do what, from now on. Every role that declares this message gets it.
+
+    A role judges by it what it has allowed before and still goes on, a bounded part in each turn, and then answers with
+    `RulesHold`. If yet another one follows before that, it begins anew.
+    """
+
+    version: int
+    """Counts the authorizers of the process."""
+
+
+class RulesHold(Struct, frozen=True, gc=False):
+    """Nothing goes on at this role that the authorizer of that version forbids: the answer to `RulesReplaced`."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkHasRoom:
     """What waited on the link of a client's session has left, as far as a role has asked for with `AskRoom`.
 
@@ -716,8 +734,9 @@ Resource: TypeAlias = str | Durable
 class Authorizer(Protocol):
     """Decides who may do what. It is pure and quick: asked once per request, and once per batch for each topic.
 
-    The same question has the same answer as long as the node runs, so that nobody has to ask twice. Of any text, also
-    of one that is no topic, it says something, and raises nothing. `gapless_testing.acl` is the suite that proves one.
+    The same question always has the same answer, so that nobody has to ask twice: other rules are another authorizer
+    (`gapless.spi.HasSuccessor`). Of any text, also of one that is no topic, it says something, and raises nothing.
+    `gapless_testing.acl` is the suite that proves one.
     """
 
     asks: bool

@@ -10,13 +10,13 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gapless import plugins
-from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import NetworkMap, NetworkNode, RanTwice
 from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.incarnations import DRAWN_BITS, new_incarnation
@@ -34,11 +34,13 @@ from gapless.node.links import LinksShell, NodeLinks
 from gapless.node.machine import ROUTER_TABLE, STATUS_PART_BYTES, Machine, Shell
 from gapless.node.network import TRANSPORT
 from gapless.node.recovery import VolumeReader
+from gapless.node.rules_watch import RulesWatch
 from gapless.security.rules import Rules, strangers
 from gapless.spi import Create, VolumeIdentity
 
 if TYPE_CHECKING:
     from gapless.node.config import ListenSection, NodeConfig
+    from gapless.node.shell import AsyncShell
     from gapless.spi import LogVolume, Table, Transport
 
 
@@ -62,8 +64,6 @@ class Loaded:
     open_auth: Mapping[str, Any]
     """By the names of the authenticators, in their order."""
     authorizer: Authority
-    doubts: tuple[Alarm, ...]
-    """What is to be looked at in the rules about who may do what."""
     listeners: tuple[tuple[ListenSection, Transport], ...]
     open_storage: Any
     open_routing: Any
@@ -115,10 +115,6 @@ def load_plugins(config: NodeConfig) -> Loaded:
         config,
         open_auth,
         Authority(authorizer),
-        tuple(
-            Alarm(AlarmCode.RULES_DOUBTFUL, doubt, f"doubt {number}")
-            for number, doubt in enumerate(doubts_about(config, authorizer), 1)
-        ),
         tuple(listeners),
         open_storage,
         open_routing,
@@ -445,6 +441,12 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     if identity.shut_out_by:
         machine.on_ran_twice(RanTwice(identity.shut_out_by))
     return machine
+
+
+def watch_rules(loaded: Loaded, shell: AsyncShell) -> RulesWatch:
+    """Who looks whether other rules are to count than those that the node has."""
+    doubts = partial(doubts_about, loaded.config)
+    return RulesWatch(loaded.authorizer, doubts, shell.machine.on_authorizer, shell.alarm)
 
 
 def make_links(loaded: Loaded, identity: NodeIdentity, shell: LinksShell) -> NodeLinks | None:

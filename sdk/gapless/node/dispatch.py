@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect
-from gapless.core.ports import Handler, LinkHasRoom, LogAnswer, RequestHandler, Role, SessionEnded
+from gapless.core.ports import Handler, LinkHasRoom, LogAnswer, RequestHandler, Role, RulesReplaced, SessionEnded
 from gapless.core.server.inquiry_mail import MAILBOX
 from gapless.core.server.joining import JOINS
 from gapless.core.stream.ticks import PubendId, name_of
@@ -29,7 +29,7 @@ PUBEND_OF: Final[dict[type, Callable[[Any], PubendId]]] = {
 }
 """What concerns a pubend goes to whoever hosts it: two roles may take the same of these, no other fact."""
 
-OF_NODE: Final = (routing.RanTwice,)
+OF_NODE: Final = (routing.RanTwice, RulesReplaced)
 """What is said of the node as a whole: every role may take it."""
 
 LOG_ANSWERS: Final = get_args(LogAnswer)
@@ -64,6 +64,8 @@ class Dispatch:
             kind: [table[kind] for table in tables if kind in table] for kind in OF_NODE
         }
         """What is said of the node itself: likewise."""
+        self.judges = [source for source, table in enumerate(tables) if RulesReplaced in table]
+        """The roles that judge again what they have allowed, by position."""
         self.log_answers: list[dict[type, Handler]] = [
             {kind: table.get(kind, _nobody) for kind in LOG_ANSWERS} for table in tables
         ]

@@ -6,6 +6,11 @@ from gapless.core.gauges import Family
 
 SERVING = Family("gapless_node_serving", "Whether clients are served just now; not while it recovers.", ("node",))
 SESSIONS = Family("gapless_node_sessions", "Clients that are connected.")
+RULES = Family(
+    "gapless_rules_hold",
+    "Which rules decide who may do what: 1 when nothing that they forbid goes on, 0 while that is judged.",
+    ("rules",),
+)
 FREE_BYTES = Family("gapless_volume_free_bytes", "What is left on the disk of the volume.")
 SPACE_LOW = Family("gapless_volume_space_low", "Whether less is left than node.min_free_bytes: publishers wait.")
 RECLAIMABLE_BYTES = Family("gapless_volume_reclaimable_bytes", "What the volume can give back to the disk.")

@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, get_args
 
-from gapless.core.alarms import Alarm, AlarmCode, Note, RaisedAlarm
+from gapless.core.alarms import Alarm, AlarmCode, Note, RaisedAlarm, Subject
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.incarnations import started
@@ -38,6 +38,8 @@ from gapless.core.ports import (
     ReadResult,
     RequestHandler,
     Role,
+    RulesHold,
+    RulesReplaced,
     SessionEnded,
     Set,
     Tell,
@@ -47,7 +49,8 @@ from gapless.core.ports import (
 from gapless.core.principals import PeerInfo
 from gapless.core.server import BrokerIdentity, SessionLimits, Sessions
 from gapless.core.server.answering import SESSIONS_FROM
-from gapless.core.server.audit import Audit, AuditLine
+from gapless.core.server.audit import Audit, AuditLine, of_rules
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.inquiries import Inquiries
 from gapless.core.server.reception import Reception
@@ -57,7 +60,7 @@ from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import RecordsDamagedError, StorageError
 from gapless.node.dispatch import Dispatch
-from gapless.node.gauges import FACTS, SESSIONS
+from gapless.node.gauges import FACTS, RULES, SESSIONS
 from gapless.node.link_owner import LinkOwner
 from gapless.security.binding import end_point
 
@@ -75,6 +78,8 @@ ROUTER_TABLE: Final = "router"
 
 ROUNDS_MAX: Final = 1000
 """Effects of effects of effects … end long before this many rounds; more is a loop without an end."""
+HOLD: Final = "hold: nothing that they forbid goes on here"
+"""What becomes known of rules when all that was allowed before them is judged."""
 STATUS_PART_BYTES: Final = 65_536
 """So much of a status goes into one frame."""
 
@@ -157,7 +162,7 @@ class Machine:
         limits: SessionLimits,
         receptions: Sequence[Reception],
         users: Users,
-        authorizer: Authorizer,
+        authority: Authority,
         router: Router,
         roles: Sequence[Role],
         volume: LogVolume,
@@ -167,6 +172,7 @@ class Machine:
     ) -> None:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._users = users
+        self._authority = authority
         self._router = router
         self._roles = tuple(roles)
         self._volume = volume
@@ -175,7 +181,7 @@ class Machine:
         self._dispatch = Dispatch(roles)
         inquired = self._dispatch.inquired
         inquired[AskStatus] = {NODE: self._on_ask_status}
-        self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session, audit)
+        self._inquiries = Inquiries(broker, authority, inquired, self._tell_session, audit)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
         requests: dict[type, RequestHandler] = {
@@ -183,7 +189,7 @@ class Machine:
             **dict.fromkeys(inquired, self._inquiries.on_request),
             **dict.fromkeys(USER_REQUESTS, self._on_user_request),
         }
-        self.sessions = Sessions(broker, limits, receptions, authorizer, requests, audit, budgets)
+        self.sessions = Sessions(broker, limits, receptions, authority, requests, audit, budgets)
         self._receptions = tuple(receptions)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
         self._to_router = router.handlers()
@@ -232,6 +238,8 @@ class Machine:
     def gauges(self) -> Iterator[Gauge]:
         """The figures of the sessions, of the router, of each role, and of what they say to each other."""
         yield SESSIONS.gauge(self.sessions.count)
+        if self._authority.asks:
+            yield RULES.gauge(self._authority.holds, self._authority.name)
         yield from self._router.gauges()
         for role in self._roles:
             yield from role.gauges()
@@ -249,6 +257,7 @@ class Machine:
     def start(self, now: int, wall: int, context: RouterContext) -> None:
         """The first call: the router starts, then each role says what there is."""
         self._now, self._wall = now, wall
+        self._authority.begin()
         self._inquiries.start(context.network)
         nodes = context.network.nodes
         self._needs_network = len(nodes) > 1 and nodes[context.broker].roles == {"shb"}
@@ -326,6 +335,10 @@ class Machine:
     def on_ran_twice(self, ran: routing.RanTwice) -> None:
         """A neighbour has shut out an earlier process of this node, which ran beside this one."""
         self._happened(self._take_ran_twice, ran)
+
+    def on_authorizer(self, authorizer: Authorizer) -> None:
+        """Another authorizer is to decide who may do what."""
+        self._happened(self._take_authorizer, authorizer)
 
     def on_audit_room(self) -> None:
         """Lines of the audit were written: requests that wait for that go on in the next turn."""
@@ -491,6 +504,28 @@ class Machine:
         for handler in self._dispatch.of_node[type(ran)]:
             handler(ran, self._now, self._wall)
 
+    def _take_authorizer(self, authorizer: Authorizer) -> None:
+        authority, told = self._authority, self._dispatch.of_node[RulesReplaced]
+        authority.replace(authorizer, self._dispatch.judges)
+        replaced = RulesReplaced(authority.version)
+        self._pass(NODE, replaced)
+        self._tell_of_rules("count for what is asked from now on")
+        for handler in told:
+            handler(replaced, self._now, self._wall)
+        if authority.holds:
+            self._tell_of_rules(HOLD)
+
+    def _on_rules_hold(self, held: RulesHold, source: int) -> None:
+        self._pass(source, held)
+        if self._authority.on_held(source, held.version):
+            self._tell_of_rules(HOLD)
+
+    def _tell_of_rules(self, what: str) -> None:
+        name = self._authority.name or f"of the version {self._authority.version}"
+        self._note(Note(Subject.RULES, f"the rules {name} {what}"), NODE)
+        if self._audit.is_wanted:
+            self._on_audit_line(of_rules(name, what), NODE)
+
     def _count_broker_links(self) -> None:
         if self._needs_network:
             self.sessions.on_network(len(self._broker_links), self._now)
@@ -609,6 +644,7 @@ class Machine:
             Alarm: self._alarm,
             Note: self._note,
             AuditLine: self._on_audit_line,
+            RulesHold: self._on_rules_hold,
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:

@@ -52,6 +52,7 @@ from gapless.node.assembly import (
     note_shut_out_at,
     open_volume,
     said_of,
+    watch_rules,
 )
 from gapless.node.gauges import SERVING
 from gapless.node.shell import AsyncShell, Clock, boot_of_system, system_clock
@@ -308,6 +309,7 @@ class Node:
                 make,
                 self._on_failed,
                 self._alarms,
+                partial(watch_rules, self._loaded),
                 min_free_bytes=min_free_bytes,
                 clock=self._clock,
                 make_links=partial(make_links, self._loaded, identity),
@@ -320,8 +322,6 @@ class Node:
         self._began = time.monotonic()
         self._failure = None
         self._alarms.on_restart(self._clock()[1])
-        for doubt in self._loaded.doubts:
-            shell.alarm(doubt)
         await shell.ask_neighbours(NEIGHBOURS_TIMEOUT)
         shell.start()
         await shell.settled(STOP_TIMEOUT)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gapless.node.link_owner import LinkOwner
     from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, Machine, Network, Tap
+    from gapless.node.rules_watch import RulesWatch
     from gapless.security.audit_file import AuditWriter
     from gapless.spi import Link, LogVolume, Transport
 
@@ -90,6 +91,7 @@ class AsyncShell:
         make: Callable[[AsyncShell], Machine],
         on_failed: Callable[[AsyncShell, BaseException], None],
         alarms: AlarmBook,
+        watch_rules: Callable[[AsyncShell], RulesWatch],
         *,
         min_free_bytes: int = 0,
         clock: Clock = system_clock,
@@ -99,6 +101,7 @@ class AsyncShell:
     ) -> None:
         """`make` recovers the machine; raises what it raises. `make_links`: those to other nodes, if it has any.
 
+        `watch_rules`: who looks whether other rules are to count.
         `transports`: those that the node listens with. What they find wrong becomes alarms.
         `audit`: of all shells of the node; None: none is configured.
 
@@ -123,6 +126,8 @@ class AsyncShell:
         """Waited for until no sync runs."""
         self._syncs = self._sync_ns = 0
         """How many have ended, and how long they took."""
+        self._rules = watch_rules(self)
+        self._troubles = Troubles([*transports, *machine.authenticators()], self.alarm)
         self._upkeep = Upkeep(
             volume,
             min_free_bytes,
@@ -130,7 +135,7 @@ class AsyncShell:
             self.alarm,
             machine.fail,
             lambda: machine.links_closed,
-            Troubles([*transports, *machine.authenticators()], self.alarm).look,
+            self._look_elsewhere,
         )
         self._audit = audit
         if audit is not None:
@@ -184,6 +189,7 @@ class AsyncShell:
         self._begun = True
         self._turn()
         if self.alive:
+            self._rules.start()
             self._upkeep.start()
 
     async def settled(self, timeout: float) -> None:
@@ -225,6 +231,7 @@ class AsyncShell:
             self.links.close(reason)
         self._commit.failed = True
         self._upkeep.stop()
+        self._rules.stop()
         self._notes.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -328,6 +335,10 @@ class AsyncShell:
                 shut_out.later,
             )
         )
+
+    def _look_elsewhere(self) -> None:
+        self._troubles.look()
+        self._rules.look()
 
     def _from_thread(self, call: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told

@@ -6,9 +6,9 @@ All of it is checked when it is read. Whatever is wrong is named with its file, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gapless.core.ports import Action, Authorizer
 from gapless.errors import ConfigurationError, InvalidTopicError
@@ -24,6 +24,7 @@ OF_TOPICS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.OBSERVE})
 """The actions that `topics` narrows."""
 OF_DURABLES: Final = frozenset({Action.CONSUME, Action.MANAGE, Action.OBSERVE})
 """The actions that `names` and `client_ids` narrow."""
+Stamp: TypeAlias = "tuple[int, int, int] | None"
 NO_RULE: Final = "there is no rule in it, and so nothing would be allowed to anybody; write at least one [[allow]]"
 
 
@@ -75,6 +76,59 @@ def read_rules(path: Path) -> Rules:
             hint = suggestion(name, list(KINDS))
             raise ConfigurationError(f"{path}: there is no table {name!r} in a file of rules{hint}")
     return rules_of(tables, str(path), table_lines(path))
+
+
+def read_configuration(path: Path) -> Rules:
+    """Returns the rules of a node's configuration, whatever else that says. Raises ConfigurationError."""
+    return rules_of(read_toml(path), str(path), table_lines(path))
+
+
+class RulesOfFile(Rules):
+    """The rules of a file as it was once read, and what follows them when it has changed.
+
+    Whoever writes a file may be in the middle of it, and the part that is there may be rules, too: too few. So a change
+    counts once the file was found unchanged at two looks, one after the other.
+    """
+
+    def __init__(self, path: Path, read: Callable[[Path], Rules]) -> None:
+        """Raises ConfigurationError."""
+        self._path = path
+        self._read = read
+        self._stamp = self._seen = _stamp_of(path)
+        """The state of the file that these rules were read from, and the one that was seen at the last look."""
+        self._unusable: tuple[Stamp, str] | None = None
+        """A later state that is not usable, and why."""
+        found = read(path)
+        super().__init__(found.rules, found.warnings)
+
+    def successor(self) -> Authorizer | None:
+        """Returns the rules of the file, if they are others now; see `gapless.spi.HasSuccessor`."""
+        stamp, seen = _stamp_of(self._path), self._seen
+        self._seen = stamp
+        if stamp == self._stamp:
+            self._unusable = None
+            return None
+        if stamp == seen and (self._unusable is None or self._unusable[0] != stamp):
+            try:
+                newer = RulesOfFile(self._path, self._read)
+            except ConfigurationError as error:
+                self._unusable = stamp, str(error)
+            else:
+                if newer.rules != self.rules:
+                    return newer
+                self._stamp, self._unusable = newer._stamp, None
+        if self._unusable is not None:
+            raise ConfigurationError(self._unusable[1])
+        return None
+
+
+def _stamp_of(path: Path) -> Stamp:
+    """What tells one state of a file from another; None: it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def table_lines(path: Path) -> dict[str, list[int]]:
@@ -193,7 +247,8 @@ def _doubts(rule: Rule) -> Iterator[str]:
 def open_acl(options: Mapping[str, Any]) -> Authorizer:
     """The rules of a `file`; or of the tables `allow` and `deny` that stand in `source`. Raises ConfigurationError.
 
-    The node gives the tables of its configuration, and where that was read from.
+    The node gives the tables of its configuration, and where that was read from. Whichever file the rules stand in is
+    watched: other rules count some seconds after they were written.
     """
     tables = {kind: options[kind] for kind in KINDS if options.get(kind)}
     for key in options:
@@ -201,8 +256,7 @@ def open_acl(options: Mapping[str, Any]) -> Authorizer:
             raise ConfigurationError(f"the authorizer 'rules' has no option {key!r}{suggestion(key, ['file'])}")
     file, source = options.get("file"), str(options.get("source", ""))
     if file is None:
-        lines = table_lines(Path(source)) if source else {}
-        return rules_of(tables, source or "configuration", lines)
+        return _of_configuration(tables, source)
     if not isinstance(file, str) or not file:
         raise ConfigurationError(f"file: it is the path of a file of rules, not {file!r}")
     if tables:
@@ -211,4 +265,19 @@ def open_acl(options: Mapping[str, Any]) -> Authorizer:
             f"file: there are rules in {file}, and [[{kind}]] here as well: only one of the two may have them, or"
             " nobody would know which counts"
         )
-    return read_rules(Path(file))
+    return RulesOfFile(Path(file), read_rules)
+
+
+def _of_configuration(tables: Mapping[str, Any], source: str) -> Rules:
+    """The rules of a node's configuration: of the file that they stand in, if they stand there as they are given."""
+    if not source:
+        return rules_of(tables, "configuration", {})
+    given = rules_of(tables, source, table_lines(Path(source)))
+    try:
+        watched = RulesOfFile(Path(source), read_configuration)
+    except ConfigurationError:
+        watched = None
+    if watched is not None and watched.name == given.name:
+        return watched
+    doubt = f"{source}: other rules count than stand there, as variables of the environment say some: what changes"
+    return Rules(given.rules, [*given.warnings, f"{doubt} there counts after a restart"])

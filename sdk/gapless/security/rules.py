@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 from gapless.core.ports import Action, Durable, Resource
@@ -135,6 +136,8 @@ class Rules:
         """`warnings`: what whoever wrote the rules should look at."""
         self.rules = tuple(rules)
         self.warnings = tuple(warnings)
+        self.name = _name_of(self.rules)
+        """Names them, wherever they stand: the same rules have the same name at all nodes."""
         self._shares: dict[tuple[bool, str], _Share] = {}
         for rule in self.rules:
             for who in dict.fromkeys(rule.who):
@@ -173,6 +176,12 @@ class Rules:
             share = self._shares.get((denies, who))
             if share is not None:
                 yield from find(share)
+
+
+def _name_of(rules: Iterable[Rule]) -> str:
+    """Returns a name that follows from what rules say, and from nothing else."""
+    said = [(each.denies, each.who, each.actions, each.topics, each.names, each.client_ids) for each in rules]
+    return blake2b(repr(said).encode(), digest_size=4).hexdigest()
 
 
 def _first(rules: Iterable[Rule]) -> Rule | None:

@@ -42,6 +42,7 @@ from gapless.core.ports import (
     ReadResult,
     RequestHandler,
     RoleContext,
+    RulesReplaced,
     SessionEnded,
     Tell,
 )
@@ -93,6 +94,7 @@ from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
+from gapless_shb.core.subscriptions.rights import Rights
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Waiting
@@ -120,6 +122,7 @@ class ShbTimer(Enum):
     SILENCE = "silence"
     REPEAT = "repeat"
     LISTING = "listing"
+    RIGHTS = "rights"
     EXPIRY = "expiry"
 
 
@@ -178,6 +181,7 @@ class SubscriberHostingBroker:
             self._holders,
             self._waiting,
         )
+        self._rights = Rights(self._hosting, self._holders, self._ranges.reads, self._end_consumption)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting, self._waiting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
@@ -241,6 +245,7 @@ class SubscriberHostingBroker:
             Held: self._on_held,
             AskInterest: self._on_ask_interest,
             RanTwice: self._on_ran_twice,
+            RulesReplaced: self._rights.on_replaced,
             Posted: self._on_posted,
             Submitted: self._claims.on_submitted,
             SessionEnded: self._on_session_ended,
@@ -312,6 +317,8 @@ class SubscriberHostingBroker:
             self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now)
         if self._listings.telling:
             self._deadlines.set_earlier(ShbTimer.LISTING, now + _MILLISECOND)
+        if self._rights.is_judging:
+            self._deadlines.set_earlier(ShbTimer.RIGHTS, now)
         own = self._deadlines.next()
         self._due = own if due is None or (own is not None and own < due) else due
         return self._hosting.take_effects()
@@ -614,9 +621,12 @@ class SubscriberHostingBroker:
                 self._deadlines.set(ShbTimer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
                 self._repeat()
                 self._home.on_beat(now, wall)
+                self._rights.on_beat()
                 self._claims.on_beat()
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
+            elif timer is ShbTimer.RIGHTS:
+                self._rights.judge(now, wall)
             elif timer is ShbTimer.EXPIRY:
                 self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now, None))
                 self._await_beat(now)

@@ -229,7 +229,8 @@ class Hosting(BrokerState):
         if request is not None:
             number, events, size = request.request, request.credit_events, request.credit_bytes
             most = self.payload_max
-        return Consumer(subscription, self.channel(session), taker, events, size, most, number, since=wall)
+        channel, who = self.channel(session), session.principal
+        return Consumer(subscription, channel, taker, who, events, size, most, number, since=wall)
 
     def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
         """Answers the client, then serves the consumer from these positions on, unless it is at another SHB."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 AuditAction: TypeAlias = Literal["sign-in", "publish", "subscribe", "consume", "manage", "observe"]
 """What was wanted: to come in, or what rules speak of."""
 AuditKind: TypeAlias = Literal[
-    "admission", "renewal", "expiry", "opening", "attachment", "creation", "removal", "request"
+    "admission", "renewal", "expiry", "opening", "attachment", "creation", "removal", "request", "rules"
 ]
 """What it was that happened."""
 AuditOutcome: TypeAlias = Literal["ok", "refused", "failed"]
@@ -345,3 +345,8 @@ def of_publisher(request: OpenRequest, pubend: PubendId) -> AuditLine:
     """What a role tells of a publisher with a name: the pubend knows it from now on, and for ever."""
     principal, name = Principal.of(request.principal), cut(request.publisher, NAME_MAX)
     return AuditLine(0, principal, "", "", "creation", "publish", pubend, name, "ok", "", None)
+
+
+def of_rules(name: str, what: str) -> AuditLine:
+    """What the node tells of the rules that count: that they do, and that they hold."""
+    return AuditLine(0, NOBODY, "", "", "rules", "manage", "rules", cut(name, NAME_MAX), "ok", what, None)

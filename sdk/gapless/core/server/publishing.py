@@ -20,8 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import ClientSession
+from gapless.core.ports import Action, ClientSession
 from gapless.core.server.audit import Audit
+from gapless.core.server.authority import Authority
 from gapless.core.server.limits import PUBLISHERS, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
@@ -77,6 +78,7 @@ class PublisherLink:
     """One opening of a publisher in one session. Another opening makes a new object."""
 
     __slots__ = (
+        "allowed",
         "connection",
         "durable",
         "is_counted",
@@ -92,8 +94,12 @@ class PublisherLink:
         "unanswered_bytes",
     )
 
-    def __init__(self, connection: LinkSession, session: int, number: int, request: OpenRequest, opening: int) -> None:
+    def __init__(
+        self, connection: LinkSession, session: int, number: int, request: OpenRequest, opening: int, allowed: int
+    ) -> None:
         self.connection = connection
+        self.allowed = allowed
+        """The newest version of the rules that lets its client publish to its topic."""
         self.session = session
         self.number = number
         self.request = request
@@ -142,8 +148,16 @@ class PublisherLink:
 class Publishing:
     """All publishers of all sessions."""
 
-    def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object], audit: Audit) -> None:
+    def __init__(
+        self,
+        limits: SessionLimits,
+        outbox: LinkOutputs,
+        effects: list[object],
+        audit: Audit,
+        authority: Authority,
+    ) -> None:
         """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
+        self._authority = authority
         self._audit = audit
         self._limits = limits
         self._outbox = outbox
@@ -194,7 +208,9 @@ class Publishing:
             budget.publishers += 1
             is_counted = True
         serial = self._next_serial()
-        opened = publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
+        opened = publishers[message.publisher] = PublisherLink(
+            connection, session, message.publisher, request, serial, self._authority.version
+        )
         opened.is_counted = is_counted
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
@@ -212,8 +228,12 @@ class Publishing:
         size = message.events.size + len(message.tokens)
         self._check_window(publisher, size)
         serial = self._next_serial()
-        publisher.unanswered[serial] = UnansweredBatch(message.first, size, message.events.count > 0)
+        batch = publisher.unanswered[serial] = UnansweredBatch(message.first, size, message.events.count > 0)
         publisher.unanswered_bytes += size
+        if publisher.allowed != self._authority.version and (refusal := self._refusal_of(publisher, client)):
+            batch.outcome = Outcome(Verdict.FORBIDDEN, refusal, message.first)
+            self._answer_batches(publisher)
+            return
         name, pubend = publisher.request.publisher, publisher.request.pubend
         pub = Pub(
             name, message.epoch, message.first, message.events, pubend, message.tokens, principal=client.principal.sent
@@ -238,8 +258,7 @@ class Publishing:
             self._on_opened(publisher, placed)
         elif (batch := publisher.unanswered.get(reply_to.serial)) is not None:
             batch.outcome = placed.outcome
-            while (answered := publisher.take_answered()) is not None:
-                self._on_answered(publisher, *answered)
+            self._answer_batches(publisher)
 
     def on_session_over(self, session: int, ending: Ending) -> None:
         """Ends the publishers of a session. Batches under way may still be logged."""
@@ -264,6 +283,22 @@ class Publishing:
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
         self._effects.append(SubmitOpen(request, reply_to))
+
+    def _refusal_of(self, publisher: PublisherLink, client: ClientSession) -> str:
+        """Other rules count than those under which a publisher was opened. Returns why it may not go on; "" if it may.
+
+        Without a topic of its own it needs nothing here: the host of its pubend judges each topic in a batch.
+        """
+        topic = publisher.request.topic
+        refusal = "" if topic is None else self._authority.refusal(client.principal, Action.PUBLISH, topic)
+        if not refusal:
+            publisher.allowed = self._authority.version
+        return refusal
+
+    def _answer_batches(self, publisher: PublisherLink) -> None:
+        """Answers the oldest batches of a publisher, as far as their outcomes are known."""
+        while (answered := publisher.take_answered()) is not None:
+            self._on_answered(publisher, *answered)
 
     def _on_opened(self, publisher: PublisherLink, placed: Submitted) -> None:
         publisher.opening = 0

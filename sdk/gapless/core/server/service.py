@@ -8,9 +8,10 @@ from typing import Any, Final, cast
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
-from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
+from gapless.core.ports import ClientSession, LinkHasRoom, RequestHandler, SessionEnded
 from gapless.core.principals import NOBODY, Admission, Judgement, Later, PeerInfo, Refusal
 from gapless.core.server.audit import Audit, AuditOutcome, makes_a_line
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
@@ -80,7 +81,7 @@ class Sessions:
         broker: BrokerIdentity,
         limits: SessionLimits,
         receptions: Sequence[Reception],
-        authorizer: Authorizer,
+        authority: Authority,
         requests: Mapping[type, RequestHandler],
         audit: Audit,
         budgets: Budgets,
@@ -91,7 +92,7 @@ class Sessions:
         self._broker = broker
         self._limits = limits
         self._receptions = tuple(receptions)
-        self._authorizer = authorizer
+        self._authority = authority
         self._handlers: dict[type, RequestHandler] = {
             **requests,
             Publish: self._on_publish,
@@ -106,7 +107,7 @@ class Sessions:
         self.effects: list[object] = []
         """The effects so far, as `take_effects` returns them. Others may look at them, but not change them."""
         self._outbox = LinkOutputs()
-        self._publishing = Publishing(limits, self._outbox, self.effects, audit)
+        self._publishing = Publishing(limits, self._outbox, self.effects, audit, authority)
         self._keyed = KeyedBatches(self._outbox, self.effects, audit)
         self._links: dict[int, LinkSession] = {}
         self._postponed = 0
@@ -642,7 +643,7 @@ class Sessions:
         if problem is not None:
             self._refuse_message(client, message, problem)
             return
-        if is_judged and (refusal := refusal_of(message, client, self._authorizer)):
+        if is_judged and (refusal := refusal_of(message, client, self._authority)):
             self._refuse_message(client, message, Problem(Code.FORBIDDEN, refusal))
             return
         handler = self._handlers.get(type(message))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 from gapless.core.ports import ClientSession, ReadResult, Tell, Transmit
+from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.codec import range_head
@@ -36,6 +37,7 @@ class RangeDelivery(Credited):
 
     def __init__(self, hosting: Hosting, session: ClientSession, request: ReadRange) -> None:
         self.channel = hosting.channel(session)
+        self.principal = session.principal
         self._request = request.request
         self.credit_events = request.credit_events
         self.credit_bytes = request.credit_bytes
@@ -146,6 +148,21 @@ class Reads:
             if error is not None:
                 self._drop(key)
                 self._hosting.tell(key[0], error.answer(key[1]))
+
+    @property
+    def under_way(self) -> list[tuple[int, int]]:
+        """The reads that are not over: their sessions, and the numbers of their requests."""
+        return list(self._readers)
+
+    def judge(self, key: tuple[int, int], check: Callable[[Principal, int], None]) -> None:
+        """Ends a read, if it is not over, whose principal may not read that subscription: `check` raises then."""
+        if key in self._readers:
+            reader, delivery = self._readers[key]
+            try:
+                check(delivery.principal, reader.sid)
+            except RefusedError as refused:
+                self._drop(key)
+                self._hosting.tell(key[0], refused.answer(key[1]))
 
     @property
     def deadline(self) -> int | None:

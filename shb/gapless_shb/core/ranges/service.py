@@ -74,7 +74,8 @@ class Ranges:
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
-        self._reads = Reads(hosting)
+        self.reads = Reads(hosting)
+        """The reads that are under way."""
         self._holders = holders
 
         self._handlers = self._make_handlers()
@@ -101,9 +102,9 @@ class Ranges:
             AskHeads: guarded(lambda session, request, now, _: self._heads.on_ask(session, request, now)),
             AskEarliest: guarded(lambda session, request, now, _: self._earliest.on_ask(session, request, now)),
             AskBound: guarded(self._on_ask_bound),
-            ReadRange: guarded(self._reads.on_read_range),
-            ReadOn: guarded(self._reads.on_read_on),
-            EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
+            ReadRange: guarded(self.reads.on_read_range),
+            ReadOn: guarded(self.reads.on_read_on),
+            EndRead: guarded(lambda session, request, _, __: self.reads.on_end_read(session, request)),
             AcknowledgeDurably: guarded(self._on_acknowledge),
             TakeLease: guarded(self._on_take_lease),
             EndLease: guarded(self._on_end_lease),
@@ -115,23 +116,23 @@ class Ranges:
         """Knowledge of a pubend was taken in and offered to the readers. The head may have moved."""
         self._earliest.answer_ready(now)
         self._bounds.on_heard(pubend, now, wall)
-        self._reads.on_heard(pubend, now, wall)
+        self.reads.on_heard(pubend, now, wall)
 
     def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
         """The link of a session has room again: its reads go on, each time another one first."""
-        self._reads.on_room(session, turn, now, wall)
+        self.reads.on_room(session, turn, now, wall)
 
     @property
     def deadline(self) -> int | None:
         """When `answer_ready` has to be called."""
-        dues = (part.deadline for part in (self._heads, self._earliest, self._bounds, self._reads))
+        dues = (part.deadline for part in (self._heads, self._earliest, self._bounds, self.reads))
         return min((due for due in dues if due is not None), default=None)
 
     def answer_ready(self, now: int, wall: int) -> None:
         """Answers all requests that can be answered now, after an event or a deadline."""
         self._bounds.on_removed()
-        self._reads.on_removed()
-        self._reads.go_on(now, wall)
+        self.reads.on_removed()
+        self.reads.go_on(now, wall)
         self._heads.answer_ready(now)
         self._earliest.answer_ready(now)
         self._bounds.answer_overdue(now)

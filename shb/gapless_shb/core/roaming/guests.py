@@ -68,7 +68,7 @@ from gapless_shb.core.state.places import node_of
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.takers import Taker, taker_of
 from gapless_shb.core.subscriptions.attach import Subscribing
-from gapless_shb.core.subscriptions.checks import EXISTS, checked_filter, elsewhere, ticks_of, wanted
+from gapless_shb.core.subscriptions.checks import EXISTS, check_may_have, checked_filter, elsewhere, ticks_of, wanted
 from gapless_shb.core.subscriptions.takeovers import taken_over_by
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
@@ -485,6 +485,7 @@ class Guests:
         """
         session, request, hosting = question.waiting.session, question.request, self._hosting
         assert isinstance(request, Subscribe)
+        check_may_have(hosting, session.principal, wanted(session, request))  # other rules may count since it was asked
         taker, former = taker_of(session, request), self._by_home.get((home, answer.sid))
         if former is not None:
             if _is_earlier(question, taker, former):
@@ -632,6 +633,7 @@ class Guests:
             () if leaves else self._doubts(guest),
             consumer.taker.asked,
             consumer.taker.again,
+            consumer.principal.sent,
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
-from gapless.core.principals import NOBODY, Principal
+from gapless.core.principals import Principal
 from gapless.core.server.audit import line_of
 from gapless.core.server.permissions import refusal_of
 from gapless.core.stream.ticks import ShbId
@@ -48,10 +48,11 @@ from gapless_shb.core.roaming.mail import (
 )
 from gapless_shb.core.roaming.matches import Matches
 from gapless_shb.core.state.consumers import Consumer
+from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import Taker
-from gapless_shb.core.subscriptions.checks import elsewhere
+from gapless_shb.core.subscriptions.checks import check_may_have, elsewhere
 from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
@@ -195,7 +196,14 @@ class Home:
         if attachment is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
             # This process knows no attachment of the consumer, or the attachment has ended. Nobody else has the
             # subscription.
-            attachment = self._adopt(node, subscription, renew, now, wall)
+            who = Principal.of(subscription.principal if renew.principal is None else renew.principal)
+            try:
+                if not renew.leaves:
+                    check_may_have(self._hosting, who, subscription)
+            except RefusedError as refused:
+                self._end(node, renew, refused.code, str(refused))
+                return
+            attachment = self._adopt(node, subscription, renew, who, now, wall)
         if attachment is None or not attachment.is_of(renew):
             holder = self._hosting.consumers.get(renew.sid)
             if holder is not None and holder.instance == renew.instance:
@@ -360,9 +368,11 @@ class Home:
         elif self._takeovers.in_use(renew.sid, taker, renew.in_use) is InUse.TAKEOVER:
             self._holders.take_from(holder, taken_over_by(renew.client_id, taker, wall))
 
-    def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Attachment:
+    def _adopt(
+        self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, who: Principal, now: int, wall: int
+    ) -> Attachment:
         hosting = self._hosting
-        session = self._new_session(renew.client_id, renew.instance, NOBODY)
+        session = self._new_session(renew.client_id, renew.instance, who)
         hosting.outbox.write(
             [*self._expiry.forget(renew.sid), *self._commit_records.adopted(renew.sid, renew.instance)]
         )

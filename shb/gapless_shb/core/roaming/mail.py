@@ -144,6 +144,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     asked: Real = 0
     again: bool = False
     """Whether its client had the subscription before it came to the sender."""
+    principal: SentPrincipal | None = None
+    """Of the client; None: from an SHB that is too old to send it."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from gapless.core.link_credit import LinkCredit
 from gapless.core.ports import AskRoom, Tell, Transmit
+from gapless.core.principals import Principal
 from gapless.core.stream.batch_bytes import COUNT_BYTES, ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
@@ -255,6 +256,8 @@ class Consumer(Credited):
     channel: Channel
     taker: Taker
     """Who it is, and when it was asked for."""
+    principal: Principal
+    """As whom it is judged when other rules count."""
     credit_events: int
     credit_bytes: int
     payload_max: int

@@ -58,6 +58,7 @@ from gapless_shb.core.subscriptions.checks import (
     EXISTS,
     called,
     check_existing,
+    check_may_have,
     checked_filter,
     checked_new,
     known_by_id,
@@ -419,8 +420,9 @@ class Subscribing:
     ) -> None:
         """A creation is complete. Nobody can have had the subscription, so there is nothing to be checked anew."""
         try:
+            check_may_have(self._hosting, session.principal, creation.subscription)
             self._attach(session, request, creation.subscription, now, wall, created=not creation.changes)
-        except RefusedError as refused:  # its topics are no longer all of one group
+        except RefusedError as refused:  # its topics are no longer all of one group, or other rules count
             self._hosting.tell(session.number, refused.answer(request.request))
             if not creation.subscription.durable:
                 self.remove(creation.subscription, now, session)
@@ -470,6 +472,7 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
+        check_may_have(self._hosting, session.principal, subscription)  # it may have waited: other rules may count now
         changed = check_existing(session, request, subscription, self._hosting, now)  # 2
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
@@ -568,6 +571,7 @@ class Subscribing:
             try:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
+                check_may_have(self._hosting, session.principal, subscription)
                 self._commit_records.advance(subscription, ticks, now)
                 self._answer(consumer, request, opened, now, wall, created=created)
                 self._waiting.take(waiting)

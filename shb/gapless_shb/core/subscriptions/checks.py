@@ -8,6 +8,7 @@ from zlib import crc32
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
 from gapless.core.ports import Action, ClientSession, Durable
+from gapless.core.principals import Principal
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target
 from gapless.core.wire.token_room import TokenRoom
@@ -186,7 +187,7 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
             who = f"principal {session.principal.name!r}"
             reason = f"{who} may not consume the subscription that it names by an id: no [[allow]] lets it"
             raise RefusedError(Code.FORBIDDEN, reason) from None
-    check_may_read(hosting, session, found)
+    check_may_have(hosting, session.principal, found)
     if not found.begun:
         raise RefusedError(Code.RETRY, "the subscription is being created")
     return found
@@ -199,11 +200,17 @@ def check_may_consume(hosting: Hosting, session: ClientSession, name: str) -> No
         raise RefusedError(Code.FORBIDDEN, reason)
 
 
-def check_may_read(hosting: Hosting, session: ClientSession, subscription: SubscriptionRecord) -> None:
-    """Raises RefusedError if a client may not subscribe to what a subscription subscribes to."""
+def check_may_have(hosting: Hosting, principal: Principal, subscription: SubscriptionRecord) -> None:
+    """Raises RefusedError if a principal may not be given what a subscription subscribes to, as the rules are now."""
     authorizer = hosting.authorizer
-    for topic in subscription.topics if authorizer.asks else ():
-        if reason := authorizer.refusal(session.principal, Action.SUBSCRIBE, topic):
+    if not authorizer.asks:
+        return
+    if subscription.durable:
+        named = Durable(subscription.client_id, subscription.name)
+        if reason := authorizer.refusal(principal, Action.CONSUME, named):
+            raise RefusedError(Code.FORBIDDEN, reason)
+    for topic in subscription.topics:
+        if reason := authorizer.refusal(principal, Action.SUBSCRIBE, topic):
             raise RefusedError(Code.FORBIDDEN, reason)
 
 

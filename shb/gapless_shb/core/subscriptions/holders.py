@@ -133,6 +133,17 @@ class Holders:
                 self._takeovers.left(sid)
         self._waiting.drop(session.number, request.request)
 
+    @property
+    def leased(self) -> list[int]:
+        """The subscriptions that somebody has a lease on."""
+        return list(self._locks)
+
+    def forbid(self, sid: int, reason: str) -> None:
+        """Who has a lease may not have it any more."""
+        lock = self._locks[sid]
+        self._end_lock(sid, LeaseLost(lock.request, Code.FORBIDDEN, reason))
+        self._takeovers.left(sid)
+
     def removed(self, sid: int) -> None:
         """A subscription is removed."""
         lock = self._locks.get(sid)

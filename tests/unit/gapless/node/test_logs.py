@@ -43,6 +43,7 @@ from gapless.core.ports import (
 from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.server.audit import Audit
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import Users
@@ -53,7 +54,7 @@ from gapless.node.shell import AsyncShell
 from gapless.plugins import hookimpl
 from gapless.security.anonymous import Anonymous
 from gapless.spi import LogPlugin, Logs
-from nodes import LogRole, StraightRouter
+from nodes import LogRole, StraightRouter, watch_nothing
 from volumes import FakeVolume
 
 NOW, WALL = 10**9, 1_700_000_000_000
@@ -168,7 +169,7 @@ class Rig:
                 limits,
                 [Reception([Anonymous()], is_local=True)],
                 Users({}, "", 65_536, AllowAll()),
-                AllowAll(),
+                Authority(AllowAll()),
                 router,
                 self.roles,
                 cast("Any", FakeVolume()),
@@ -184,6 +185,7 @@ class Rig:
             make,
             lambda _, error: self.failures.append(error),
             self.alarms,
+            watch_nothing,
             clock=lambda: (NOW, WALL),
         )
         self.shell.start()

@@ -30,6 +30,7 @@ from gapless.core.ports import (
 from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
 from gapless.core.server.audit import WITHOUT_END, Audit, AuditLine
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users
@@ -110,12 +111,13 @@ class Rig:
         self.audit_core = Audit(is_wanted=audited)
         self.audited: list[AuditLine] = []
         self.room = WITHOUT_END
+        self.authority = Authority(AllowAll())
         self.machine = Machine(
             identity,
             limits or SessionLimits(),
             [Reception([Anonymous()], is_local=True)],
             Users(dict(users or {}), "", 65_536, AllowAll()),
-            AllowAll(),
+            self.authority,
             router,
             everyone,
             self.volume,

@@ -20,6 +20,7 @@ from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.server.audit import Audit
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import Users
@@ -31,7 +32,7 @@ from gapless.node.machine import Machine
 from gapless.node.shell import SYNC_SECONDS, SYNCS, AsyncShell
 from gapless.security.anonymous import Anonymous
 from links import FakeLink
-from nodes import STREAM, LogRole, StraightRouter
+from nodes import STREAM, LogRole, StraightRouter, watch_nothing
 from unit.gapless.client.conftest import until
 from volumes import FakeVolume
 from wire import columns, hello, kinds
@@ -59,7 +60,7 @@ class Rig:
                 limits,
                 [Reception([Anonymous()], is_local=True)],
                 Users({}, "", 65_536, AllowAll()),
-                AllowAll(),
+                Authority(AllowAll()),
                 router,
                 [self.role],
                 self.volume,
@@ -75,6 +76,7 @@ class Rig:
             make,
             self._on_failed,
             self.alarms,
+            watch_nothing,
             min_free_bytes=100,
             clock=lambda: (self.now, WALL),
         )
@@ -494,7 +496,9 @@ class Syncing:
             abandon=dict,
             authenticators=tuple,
         )
-        self.shell = AsyncShell(self.volume, lambda _: cast("Machine", machine), lambda *_: None, AlarmBook())
+        self.shell = AsyncShell(
+            self.volume, lambda _: cast("Machine", machine), lambda *_: None, AlarmBook(), watch_nothing
+        )
 
     def put(self, index: int) -> None:
         self.shell.commit([Put("log", index, b"x")], [(0, index)])

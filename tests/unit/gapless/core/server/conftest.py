@@ -14,6 +14,7 @@ from gapless.core.principal_limits import Limit, PrincipalLimits
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.audit import Audit
+from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import Reception
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe
@@ -92,13 +93,14 @@ class Broker:
         self.peer = PEER
         self.guard = Guard()
         self.rules = Rules()
+        self.authority = Authority(self.rules)
         self.requests: list[tuple[ClientSession, Any]] = []
         identity = BrokerIdentity("phb-1", "testnet", durable=True, start=3)
         self.sessions = Sessions(
             identity,
             limits or SessionLimits(),
             [Reception([self.guard], is_local=True)],
-            self.rules,
+            self.authority,
             {ListPubends: self._on_request, Unsubscribe: self._on_request},
             self.audit,
             self.budgets,

@@ -40,7 +40,7 @@ def test_another_authorizer_counts_at_once_for_all_who_ask() -> None:
     authority = Authority(AllowAll())
     assert (authority.asks, authority.version) == (False, 1)
 
-    authority.replace(Nothing())
+    authority.replace(Nothing(), ())
 
     asked: Authorizer = authority
     assert (authority.asks, authority.version) == (True, 2)

@@ -7,6 +7,7 @@ import pytest
 from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import Put, ReadResult, Tell, Transmit
+from gapless.core.principals import NOBODY
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.intervals import Ranges
@@ -45,7 +46,7 @@ class Bench:
         self.sizes.learn(1, 10)
         self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20, 1 << 19), self.memory)
         self.consumer = Consumer(
-            subscription, self.channel, Taker("i", "p", 1, 2), credit, 1 << 20, 4 << 20, request=1, since=0
+            subscription, self.channel, Taker("i", "p", 1, 2), NOBODY, credit, 1 << 20, 4 << 20, request=1, since=0
         )
         self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}

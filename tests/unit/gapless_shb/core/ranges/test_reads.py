@@ -20,7 +20,7 @@ from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 def parts(world: RangeWorld) -> int:
     """How many reads are under way."""
-    return len(world.ranges._reads)
+    return len(world.ranges.reads)
 
 
 def test_it_goes_as_far_as_the_credit_and_on_with_more() -> None:

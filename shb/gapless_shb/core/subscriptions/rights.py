@@ -1,0 +1,127 @@
+"""What was given under earlier rules, when other rules count (protocol: rights).
+
+Whoever attaches is judged by the rules that count then. So is everything once more that goes on under earlier ones:
+consumers, also those at other SHBs, leases, and reads of ranges. It is judged in portions, one a turn, for there may be
+many; when that is done the rules *hold* here. Who may no longer have something loses it, with an error that says so.
+Nothing else changes: a subscription keeps its position, and holds events back as one whose consumer has gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.ports import RulesHold, RulesReplaced
+from gapless.core.principals import Principal
+from gapless.core.wire.messages import Detached
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.ranges.reads import Reads
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.subscription import Phase
+from gapless_shb.core.subscriptions.checks import check_may_have
+from gapless_shb.core.subscriptions.holders import Holders
+
+PORTION: Final = 128
+"""So many are judged in a turn: by a thousand rules that takes some milliseconds."""
+TOLD: Final = 3
+"""So many subscriptions the alarm names."""
+
+
+class Rights:
+    """What is left to be judged of what an SHB has given."""
+
+    def __init__(
+        self, hosting: Hosting, holders: Holders, reads: Reads, end_consumption: Callable[[int, int, int], None]
+    ) -> None:
+        self._hosting = hosting
+        self._holders = holders
+        self._reads = reads
+        self._end_consumption = end_consumption
+        self._version = 0
+        """Of the rules by which it is judged; 0: everything is."""
+        self._unjudged: deque[Callable[[int, int], None]] = deque()
+        self._forbidden: dict[int, str] = {}
+        """The durable subscriptions that were taken from their consumers, and are free since; with their names."""
+
+    def on_replaced(self, replaced: RulesReplaced, _now: int, _wall: int) -> None:
+        """Other rules count: all that there is is to be judged."""
+        self._version = replaced.version
+        self._unjudged = deque(
+            [
+                *(partial(self._judge_consumer, sid) for sid in self._hosting.consumers),
+                *(partial(self._judge_lease, sid) for sid in self._holders.leased),
+                *(partial(self._judge_read, key) for key in self._reads.under_way),
+            ]
+        )
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether `judge` has something to do."""
+        return self._version > 0
+
+    def judge(self, now: int, wall: int) -> None:
+        """Judges a portion, and says when that was all."""
+        before = len(self._forbidden)
+        for _ in range(min(PORTION, len(self._unjudged))):
+            self._unjudged.popleft()(now, wall)
+        if len(self._forbidden) > before:
+            self._tell()
+        if not self._unjudged:
+            self._hosting.outbox.emit(RulesHold(self._version))
+            self._version = 0
+
+    def on_beat(self) -> None:
+        """Called every few seconds: looks whether what was forbidden is in use again, or gone."""
+        registry, consumers = self._hosting.registry, self._hosting.consumers
+        over = [sid for sid in self._forbidden if sid in consumers or registry.get(sid) is None]
+        for sid in over:
+            del self._forbidden[sid]
+        if over:
+            self._tell()
+
+    def _judge_consumer(self, sid: int, now: int, wall: int) -> None:
+        consumer = self._hosting.consumers.get(sid)
+        if consumer is None or self._hosting.registry.phase(sid) is Phase.ATTACHING:
+            return  # who is being attached is judged before that is answered
+        try:
+            check_may_have(self._hosting, consumer.principal, consumer.subscription)
+        except RefusedError as refused:
+            subscription = consumer.subscription
+            if subscription.durable and not subscription.home:
+                self._forbidden[sid] = f"{subscription.client_id}/{subscription.name}"
+            self._hosting.tell(consumer.channel.session, Detached(sid, refused.code, str(refused)))
+            self._end_consumption(sid, now, wall)
+
+    def _judge_lease(self, sid: int, _now: int, _wall: int) -> None:
+        lock = self._holders.lock(sid)
+        if lock is None:
+            return
+        try:
+            self._check(lock.session.principal, sid)
+        except RefusedError as refused:
+            subscription = self._hosting.registry.get(sid)
+            assert subscription is not None, "who has a lease has it on a subscription that is there"
+            self._forbidden[sid] = f"{subscription.client_id}/{subscription.name}"
+            self._holders.forbid(sid, str(refused))
+
+    def _judge_read(self, key: tuple[int, int], _now: int, _wall: int) -> None:
+        self._reads.judge(key, self._check)
+
+    def _check(self, principal: Principal, sid: int) -> None:
+        subscription = self._hosting.registry.get(sid)
+        if subscription is not None:
+            check_may_have(self._hosting, principal, subscription)
+
+    def _tell(self) -> None:
+        """Tells the operator which subscriptions are left without those who had them."""
+        names = list(self._forbidden.values())
+        if not names:
+            text = "no subscription is without its consumer any more because the rules forbid it"
+            self._hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_FORBIDDEN, text, over=True))
+            return
+        more = f" and {len(names) - TOLD:,} more" if len(names) > TOLD else ""
+        text = f"the rules do not let be consumed any more: {', '.join(names[:TOLD])}{more}; they keep their positions"
+        self._hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_FORBIDDEN, text))
