@@ -173,7 +173,7 @@ class AlarmCode(Enum):
     )
     SUBSCRIPTION_FORBIDDEN = (
         "subscription_forbidden",
-        "Durable subscriptions were taken from their consumers by other rules; they hold events back as offline ones do.",
+        "Other rules took durable subscriptions from their consumers; they hold events back as offline ones do.",
         "Let their owners consume them again, or remove them with `gapless unsubscribe`.",
     )
     DESCRIPTORS_EXHAUSTED = (

@@ -272,12 +272,15 @@ def _of_configuration(tables: Mapping[str, Any], source: str) -> Rules:
     """The rules of a node's configuration: of the file that they stand in, if they stand there as they are given."""
     if not source:
         return rules_of(tables, "configuration", {})
-    given = rules_of(tables, source, table_lines(Path(source)))
+    path = Path(source)
+    given = rules_of(tables, source, table_lines(path))
     try:
-        watched = RulesOfFile(Path(source), read_configuration)
+        watched = RulesOfFile(path, read_configuration)
     except ConfigurationError:
         watched = None
     if watched is not None and watched.name == given.name:
         return watched
+    if not path.exists():
+        return given  # whoever has made this configuration has not read it from a file
     doubt = f"{source}: other rules count than stand there, as variables of the environment say some: what changes"
     return Rules(given.rules, [*given.warnings, f"{doubt} there counts after a restart"])

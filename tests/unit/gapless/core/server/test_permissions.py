@@ -82,7 +82,7 @@ def test_topics_that_come_with_events_need_none_here(broker: Any) -> None:
 
 
 def test_whoever_is_not_asked_is_not_asked(broker: Any) -> None:
-    broker.rules.asks = False
+    broker.authority.asks = False
 
     broker.client().say(ListPubends(1))
 
