@@ -205,7 +205,7 @@ def check_may_have(hosting: Hosting, principal: Principal, subscription: Subscri
     authorizer = hosting.authorizer
     if not authorizer.asks:
         return
-    if subscription.durable:
+    if subscription.name:  # also that of a guest, which is durable at its home
         named = Durable(subscription.client_id, subscription.name)
         if reason := authorizer.refusal(principal, Action.CONSUME, named):
             raise RefusedError(Code.FORBIDDEN, reason)
