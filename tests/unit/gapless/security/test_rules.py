@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -279,3 +280,34 @@ def test_whom_nobody_can_be_called_is_told() -> None:
     assert told("scram", "anonymous") == odd
     assert told("anonymous") == ["[[allow]] 1", *odd]
     assert told("theirs") == odd, "of an authenticator that is not ours nobody knows whom it makes"
+
+
+EVERY_KEY = Rule("a.toml: [[allow]] 1 (line 3)", 1, False, ("shop",), (Action.CONSUME,), ("a",), ("late",), ("desk",))
+
+
+def test_rules_are_called_the_same_wherever_they_stand_and_whatever_is_doubted() -> None:
+    """So an operator sees whether two nodes have the same ones."""
+    elsewhere = replace(EVERY_KEY, place="b.toml: [[allow]] 1 (line 70)")
+
+    names = {Rules([EVERY_KEY], ()).name, Rules([elsewhere], ["look at it"]).name}
+
+    assert names == {"f8175978"}, "also at another time, and at a node of another version"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [],
+        [EVERY_KEY, EVERY_KEY],
+        [replace(EVERY_KEY, denies=True)],
+        [replace(EVERY_KEY, who=("desk",))],
+        [replace(EVERY_KEY, who=("shop", "desk"))],
+        [replace(EVERY_KEY, actions=(Action.OBSERVE,))],
+        [replace(EVERY_KEY, topics=())],
+        [replace(EVERY_KEY, names=("late*",))],
+        [replace(EVERY_KEY, client_ids=("late",))],
+        [replace(EVERY_KEY, names=("desk",), client_ids=("late",))],
+    ],
+)
+def test_other_rules_are_called_something_else(other: list[Rule]) -> None:
+    assert Rules(other, ()).name != Rules([EVERY_KEY], ()).name
