@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, SubmitOpen, Verdict
+from gapless.core.ports import Action
 from gapless.core.server import SessionLimits
+from gapless.core.server.audit import WITHOUT_END
 from gapless.core.server.limits import PUBLISHERS
 from gapless.core.server.publishing import append_runs
 from gapless.core.wire.messages import (
@@ -22,6 +24,7 @@ from gapless.core.wire.messages import (
     PublishRefused,
     TickRun,
 )
+from unit.gapless.core.server.conftest import Rules
 from wire import columns, kinds
 
 
@@ -424,3 +427,125 @@ def test_tokens_count_for_the_window(make_broker: Any) -> None:
 
     (closing,) = client.say(Publish(1, 1, 2, columns(), bytes(600)))
     assert "unanswered" in closing.reason
+
+
+class TestOtherRules:
+    """A publisher that is open when other rules count is judged by them with its next batch."""
+
+    def opened(self, broker: Any, topic: str | None = "flights") -> Any:
+        """A client whose publisher was allowed to open."""
+        client = broker.client()
+        client.say(OpenPublisher(1, "loader", "instance", 1, topic))
+        (asked,) = broker.placed()
+        broker.answer(asked, Outcome(Verdict.OK, epoch=1))
+        assert kinds(client.hear()) == ["PublisherOpened"]
+        return client
+
+    def replace(self, broker: Any, *forbidden: str) -> Rules:
+        """Other rules count from now on."""
+        rules = Rules()
+        rules.forbidden = {(Action.PUBLISH, topic) for topic in forbidden}
+        broker.authority.replace(rules, ())
+        return rules
+
+    def test_its_next_batch_is_refused_and_nothing_of_it_reaches_the_router(self, broker: Any) -> None:
+        client = self.opened(broker)
+        broker.answer(client.publish(1, b"x"), ok(1, 10))
+        client.hear()
+        self.replace(broker, "flights")
+
+        refused = client.say(Publish(1, 1, 2, columns(b"x"), b""))
+
+        assert refused == [PublishRefused(1, 2, Code.FORBIDDEN, "anonymous may not publish flights")]
+        assert client.say(Publish(1, 1, 3, columns(b"x"), b"")) == [], "it was sent before that was known"
+        assert kinds(client.say(Publish(1, 1, 2, columns(b"x"), b""))) == ["PublishRefused"], "sent again"
+        assert broker.placed() == []
+
+    def test_the_receipts_of_the_batches_before_it_come_first(self, broker: Any) -> None:
+        """They were allowed, and reached the router: whether they are logged is still to be said."""
+        client = self.opened(broker)
+        before = [client.publish(number, b"x") for number in (1, 2)]
+        self.replace(broker, "flights")
+        assert client.say(*(Publish(1, 1, first, columns(b"x"), b"") for first in (3, 4))) == []
+        assert broker.placed() == []
+
+        broker.answer(before[0], ok(1, 10))
+        assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)])]
+        broker.answer(before[1], ok(2, 20))
+
+        assert client.hear() == [
+            Published(1, 2, [TickRun(20, 1024, 1)]),
+            PublishRefused(1, 3, Code.FORBIDDEN, "anonymous may not publish flights"),
+        ]
+
+    def test_a_refused_batch_makes_room_in_the_window(self, make_broker: Any) -> None:
+        broker = make_broker(SessionLimits(window_batches=1))
+        client = self.opened(broker)
+        self.replace(broker, "flights")
+
+        for _ in range(3):
+            assert kinds(client.say(Publish(1, 1, 1, columns(b"x"), b""))) == ["PublishRefused"]
+
+    def test_one_that_may_go_on_does_and_they_are_asked_once(self, broker: Any) -> None:
+        client = self.opened(broker)
+        assert broker.rules.asked == [("anonymous", Action.PUBLISH, "flights")]
+        client.publish(1, b"x")
+        assert len(broker.rules.asked) == 1, "the opening was allowed under them"
+        rules = self.replace(broker, "trains")
+
+        for first in (2, 3, 4):
+            client.publish(first, b"x")
+
+        assert rules.asked == [("anonymous", Action.PUBLISH, "flights")]
+        assert len(broker.rules.asked) == 1
+
+    def test_rules_that_allow_it_again_let_it_go_on(self, broker: Any) -> None:
+        client = self.opened(broker)
+        self.replace(broker, "flights")
+        client.say(Publish(1, 1, 1, columns(b"x"), b""))
+        self.replace(broker)
+
+        broker.answer(client.publish(1, b"x"), ok(1, 10))
+
+        assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)])]
+
+    def test_without_a_topic_nothing_is_asked_here(self, broker: Any) -> None:
+        """The host of its pubend judges each topic in a batch."""
+        client = self.opened(broker, None)
+        rules = self.replace(broker, "flights")
+
+        client.publish(1, b"x")
+
+        assert rules.asked == []
+
+    def test_one_that_opens_while_other_rules_come_is_judged_by_them_as_well(self, broker: Any) -> None:
+        client = broker.client()
+        client.say(OpenPublisher(1, "loader", "instance", 1, "flights"))
+        (asked,) = broker.placed()
+        self.replace(broker, "flights")
+        broker.answer(asked, Outcome(Verdict.OK, epoch=1))
+        client.hear()
+
+        assert kinds(client.say(Publish(1, 1, 1, columns(b"x"), b""))) == ["PublishRefused"]
+        assert broker.placed() == []
+
+    def test_opened_again_it_is_refused_too(self, broker: Any) -> None:
+        client = self.opened(broker)
+        self.replace(broker, "flights")
+
+        (refused,) = client.say(OpenPublisher(1, "loader", "instance", 2, "flights", "default@1"))
+
+        assert refused == PublishRefused(1, 0, Code.FORBIDDEN, "anonymous may not publish flights")
+        assert broker.placed() == []
+
+    def test_the_audit_is_told_of_the_batch_that_was_refused(self, make_broker: Any) -> None:
+        broker = make_broker(audited=True)
+        client = self.opened(broker)
+        broker.audit.begin_turn(7, WITHOUT_END)
+        before = len(broker.audit.lines)
+        self.replace(broker, "flights")
+        client.say(Publish(1, 1, 1, columns(b"x"), b""))
+
+        [line] = broker.audit.lines[before:]
+        assert (line.kind, line.action, line.resource, line.name) == ("request", "publish", "flights", "loader")
+        assert (line.outcome, line.reason) == ("refused", "anonymous may not publish flights")
