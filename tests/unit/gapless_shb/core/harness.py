@@ -19,6 +19,7 @@ from gapless.core.ports import (
     Read,
     ReadResult,
     RoleContext,
+    RulesHold,
     SessionEnded,
     Tell,
     Transmit,
@@ -106,6 +107,8 @@ class World(Rig[SubscriberHostingBroker]):
         self.alarms: list[str] = []
         self.notes: list[str] = []
         self.audit: list[AuditLine] = []
+        self.rules_held: list[int] = []
+        """The versions of the rules of which the broker has said that they hold."""
         self.numbers: dict[int, dict[int, str]] = {}
         self.claims: list[r.SubmitOpen] = []
         """What pubends were asked about subscriptions, and have not answered."""
@@ -184,6 +187,8 @@ class World(Rig[SubscriberHostingBroker]):
             self.room_asked.append(effect)
         elif isinstance(effect, AuditLine):
             self.audit.append(effect)
+        elif isinstance(effect, RulesHold):
+            self.rules_held.append(effect.version)
         else:
             assert isinstance(effect, Alarm | Note)
             (self.alarms if isinstance(effect, Alarm) else self.notes).append(effect.text)
