@@ -253,6 +253,11 @@ def lease(office: Office, session: ClientSession, in_use: m.InUse = m.InUse.ERRO
     office.feed(m.TakeLease(number, m.Target("s"), f"of {session.principal}", in_use), session)
 
 
+def read_on(office: Office, session: ClientSession, start: int) -> None:
+    """It reads a range of the subscription that goes on: its end is not known yet."""
+    office.feed(m.ReadRange(5, m.Target("s"), PUBEND, start, start + 1000, 2, 1 << 20), session)
+
+
 def test_who_may_not_have_a_lease_any_more_loses_it(office: Office) -> None:
     ada, _ = attach(office)
     lease(office, ada)
@@ -307,13 +312,39 @@ def test_a_read_that_is_under_way_ends_with_an_error_and_gives_nothing_more(offi
 def test_a_read_that_has_ended_is_not_judged(office: Office) -> None:
     ada, attached = attach(office)
     [start] = [position.tick for position in attached.positions]
-    office.feed(m.ReadRange(5, m.Target("s"), PUBEND, start, start + 1000, 2, 1 << 20), ada)
+    read_on(office, ada, start)
     replaced(office, (ADA, *CONSUME_S))
     office.feed(m.EndRead(5), ada)
     office.pause(0)
 
     assert [type(each) for each in office.heard[ada.number]] == [m.AttachedTo]
     assert office.rules_held == [2]
+
+
+def test_a_read_may_be_judged_in_the_turn_in_which_its_subscription_is_removed(office: Office) -> None:
+    """It ends at the end of that turn."""
+    ada, attached = attach(office)
+    read_on(office, ada, attached.positions[0].tick)
+    replaced(office, (ADA, *CONSUME_S))
+    with office.one_turn():
+        office.feed(m.Unsubscribe(8, "s", "c"), office.session(BOB))
+        office.role.on_deadline(office.now, office.wall)
+
+    assert office.rules_held == [2]
+    assert [type(each) for each in office.heard[ada.number]] == [m.AttachedTo, m.RequestFailed]
+
+
+def test_a_read_may_be_judged_after_its_subscription_was_made_anew_by_whoever_waited_for_it(office: Office) -> None:
+    ada = office.come(ADA)
+    reader, bob = office.session(ADA), office.session(BOB)
+    read_on(office, reader, at(office.answer_to(ada)))
+    office.ask(bob, selector="w = 1", on_change=m.OnChange.JMS, in_use=m.InUse.WAIT)
+
+    judged(office, (ADA, *CONSUME_S))
+    office.sync()
+
+    assert isinstance(office.answer_to(bob), m.Subscribed)
+    assert [type(each) for each in office.heard[reader.number]] == [m.RequestFailed]
 
 
 # ----------------------------------------------------------------------------------------------- who waits
