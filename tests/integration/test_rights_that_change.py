@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import gapless
 from gapless import AuthorizationError, GaplessError, Message, Password, jms
+from gapless.cli.app import app
+from gapless.client.credentials import PASSWORD_FILE
 from gapless.core.ports import Roaming
 from gapless.core.server.users import UserRow
 from gapless.node.config import load_config, make_config
@@ -315,3 +318,41 @@ async def test_a_guest_is_judged_by_either_of_its_nodes(tmp_path: Path, strict: 
                 await bounded(session.publisher("orders.eu").send(b"2"))
                 async with session.subscribe("orders.eu", name="late") as again:
                     assert (await bounded(anext(again))).body == b"2"
+
+
+async def test_a_command_says_which_rules_hold_where(tmp_path: Path) -> None:
+    write_users(tmp_path / "users", {name: UserRow(new_verifier(SECRET), (), 1) for name in USERS})
+    auth = [{"plugin": "scram", "users": str(tmp_path / "users"), "delays": False}]
+    file, secret = tmp_path / "acl.toml", tmp_path / "secret"
+    first = write_rules(file, ROOT, BOB)
+    secret.write_text(f"{SECRET}\n", "utf-8")
+    async with network_of(tmp_path, "phb", "shb") as network:
+        for name in ("phb", "shb"):
+            await network.start(name, auth=auth, acl={"file": str(file)})
+        await network.until_linked("phb", "shb")
+
+        def run(*arguments: str | Path) -> Result:
+            return CliRunner().invoke(app, [*map(str, arguments)], env={PASSWORD_FILE: str(secret)})
+
+        async def nodes(*more: str | Path, status: int, user: str = "root") -> str:
+            asked = ("acl", "nodes", "--url", network.nodes["shb"].url, "--user", user)
+            of_all = ("--network", tmp_path / "network.toml")
+            done = await asyncio.to_thread(run, *asked, *of_all, *more)
+            assert done.exit_code == status, done.output
+            return done.output
+
+        rows = json.loads(await nodes("--file", file, "--json", status=0))
+        assert [(row["node"], row["rules"], row["state"]) for row in rows] == [
+            ("phb", first, "hold"),
+            ("shb", first, "hold"),
+        ]
+        other = write_rules(tmp_path / "other.toml", ROOT)
+        assert f"others than the rules {other} that are wanted" in await nodes(
+            "--file", tmp_path / "other.toml", status=1
+        )
+        write_rules(file, ROOT)
+        for name in ("phb", "shb"):
+            await until_held(network.nodes[name], other)
+        assert other in await nodes(status=0)
+        assert "may not observe 'status'" in await nodes(status=1, user="bob")
+        assert f"these are the rules {other}" in run("acl", "show", "--file", file).output

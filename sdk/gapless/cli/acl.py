@@ -1,6 +1,7 @@
-"""`gapless acl`: who may do what, by the rules of a node or of a file; no broker is asked.
+"""`gapless acl`: who may do what, by the rules of a node's configuration or of a file; and which rules nodes have.
 
-The exit status of `check` is 0 for yes and 1 for no; of `test` 0 if everything is as expected, and 1 if not.
+The exit status of `check` is 0 for yes and 1 for no; of `test` 0 if everything is as expected, and 1 if not; of `nodes`
+0 if the rules hold at each node that was asked, and 1 if not.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from gapless.cli.options import AsJson
+from gapless.cli.connecting import connected, credentials_of, run, statuses, within
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, User, Wait
 from gapless.cli.output import one_line, print_json, print_listing
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, GaplessError
 
 if TYPE_CHECKING:
+    from gapless import BrokerStatus
+    from gapless.client.credentials import CredentialSource
     from gapless.core.ports import Action, Authorizer, Resource
     from gapless.core.principals import Principal
     from gapless.security.rules import Rule
@@ -41,7 +45,7 @@ EXPECTATION = ("who", "action", "resource", "client_id", "allowed")
 
 app = typer.Typer(
     help="Who may do what, by the rules of a node's configuration (--config) or of a file (--file).\n\nNo broker is"
-    " asked, so these are the rules that count after the next start.",
+    " asked but by `nodes`, which says which rules count at the nodes of a network, and whether they hold.",
     no_args_is_help=True,
 )
 
@@ -103,11 +107,14 @@ def show(*, config: ConfigFile = None, file: RulesFile = None, as_json: AsJson =
     doubts = _doubts(authorizer, config, file)
     rows = [_row(rule) for rule in rules]
     if as_json:
-        print_json([*rows, *({"doubt": doubt} for doubt in doubts)])
+        name = [{"rules": _name_of(authorizer)}] if rules else []
+        print_json([*rows, *({"doubt": doubt} for doubt in doubts), *name])
     else:
         print_listing(rows, COLUMNS, as_json=False, empty=NO_RULES)
         for doubt in doubts:
             print(f"look at {one_line(doubt)}")
+        if rules:
+            print(f"these are the rules {_name_of(authorizer)}")
 
 
 @app.command("test")
@@ -139,7 +146,62 @@ def compare(
         raise typer.Exit(1)
 
 
+@app.command("nodes")
+def nodes(
+    *,
+    url: Url = DEFAULT_URL,
+    user: User = "",
+    wait: Wait = DEFAULT_WAIT,
+    network: Annotated[
+        Path | None, typer.Option("--network", metavar="FILE", help="The description of a network: ask all its nodes.")
+    ] = None,
+    config: ConfigFile = None,
+    file: RulesFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which rules count at the broker at --url, or at all nodes of its network, and whether they hold there.
+
+    Rules count as soon as a node has read them. They hold when all that went on under earlier ones was judged by them.
+    With --config or --file it says as well whether these are the rules.
+    """
+    from gapless.cli.doctor import load_network_of
+    from gapless.cli.doctor_services import own_name
+    from gapless.node.gauges import RULES
+
+    wanted = None if config is None and file is None else _name_of(_authorizer(config, file))
+    names = [""] if network is None else [node.name for node in load_network_of(network).file.node]
+    rows = []
+    for node, status in run(_statuses(names, url, wait, credentials_of(url, user))).items():
+        if isinstance(status, GaplessError):
+            rows.append({"node": node, "rules": None, "state": str(status), "holds": False})
+            continue
+        found = [gauge for gauge in status.gauges if gauge.name == RULES.name]
+        rules = dict(found[0].labels)["rules"] if found else ""
+        is_held = not found or found[0].value == 1
+        state = "hold" if is_held else "what goes on under earlier ones is being judged"
+        if wanted is not None and rules != wanted:
+            is_held, state = False, f"others than the rules {wanted or '(none)'} that are wanted"
+        rows.append({"node": own_name(status.gauges), "rules": rules or None, "state": state, "holds": is_held})
+    print_listing(rows, {"node": "NODE", "rules": "RULES", "state": "STATE"}, as_json=as_json, empty="")
+    if not all(row["holds"] for row in rows):
+        raise typer.Exit(1)
+
+
 # ------------------------------------------------------------------------------------------ rules
+
+
+async def _statuses(
+    names: Sequence[str], url: str, wait: float, credentials: CredentialSource | None
+) -> dict[str, BrokerStatus | GaplessError]:
+    async with connected(url, "", wait, credentials) as connection:
+        return await within(wait, statuses(connection, names), f"the broker at {url} does not answer questions")
+
+
+def _name_of(authorizer: Authorizer) -> str:
+    """Names the rules, as nodes do; "" where there are none."""
+    from gapless.security.rules import Rules
+
+    return authorizer.name if isinstance(authorizer, Rules) else ""
 
 
 def _authorizer(config: Path | None, file: Path | None) -> Authorizer:

@@ -10,17 +10,17 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from gapless.cli.output import one_line
-from gapless.errors import ConfigurationError, ConnectionClosedError, ConnectionRefusedByBrokerError
+from gapless.errors import ConfigurationError, ConnectionClosedError, ConnectionRefusedByBrokerError, GaplessError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from gapless import Connection, Password
+    from gapless import BrokerStatus, Connection, Password
     from gapless.client.credentials import CredentialSource
 
 Result = TypeVar("Result")
@@ -155,3 +155,17 @@ async def within(
     finally:
         task.cancel()
     raise ConnectionClosedError(otherwise)
+
+
+async def statuses(connection: Connection, names: Sequence[str]) -> dict[str, BrokerStatus | GaplessError]:
+    """What each of these nodes says of itself, or why it does not: all are asked at once.
+
+    So it takes no longer than the one that does not answer.
+    """
+    found = await asyncio.gather(*map(connection.status, names), return_exceptions=True)
+    told: dict[str, BrokerStatus | GaplessError] = {}
+    for name, status in zip(names, found, strict=True):
+        if isinstance(status, BaseException) and not isinstance(status, GaplessError):
+            raise status
+        told[name] = status
+    return told

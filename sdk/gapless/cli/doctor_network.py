@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gapless.cli.connecting import connected, within
+from gapless.cli.connecting import connected, statuses, within
 from gapless.cli.doctor_services import own_name, service_rows, services
 from gapless.cli.output import shown_bytes, shown_duration
 from gapless.core.gauges import values_by
@@ -125,18 +125,16 @@ async def look(
 async def _ask(description: NetworkDescription, connection: Connection) -> NetworkView:
     view = NetworkView(description, await _own_name(connection))
     names = [node.name for node in description.file.node]
-    # All at once: so it takes no longer than the one node that does not answer.
+    # At once with the lists: so it takes no longer than the one node that does not answer.
     pubends, subscriptions, found = await asyncio.gather(
         connection.pubends(),
         connection.subscriptions(),
-        asyncio.gather(*(connection.status(name) for name in names), return_exceptions=True),
+        statuses(connection, names),
     )
     view.pubends, view.subscriptions = pubends, subscriptions
-    for name, status in zip(names, found, strict=True):
+    for name, status in found.items():
         if isinstance(status, GaplessError):
             view.silent[name] = str(status)
-        elif isinstance(status, BaseException):
-            raise status
         else:
             view.statuses[name] = status
     left_out = {each.node: each.reason for each in (*pubends.missing, *subscriptions.missing)}

@@ -10,7 +10,8 @@ from gapless.core.network.facts import BrokerId, Interest
 from gapless.core.outbox import Then
 from gapless.core.ports import Authorizer, ClientSession, EndSession, Operation, Tell
 from gapless.core.principal_limits import NO_LIMITS
-from gapless.core.server.audit import of_subscription, wanted
+from gapless.core.principals import Principal
+from gapless.core.server.audit import of_lost_right, of_subscription, wanted
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
 from gapless.core.wire.token_room import TokenRoom
@@ -102,6 +103,15 @@ class Hosting(BrokerState):
             node = self.asked_from(by.number) if by is not None and by.number < 0 else ""
             what = wanted(subscription.topics, subscription.selector)
             self.outbox.emit(of_subscription(kind, by, subscription.client_id, subscription.name, what, reason, node))
+
+    def tell_audit_of_loss(
+        self, principal: Principal, session: int, subscription: SubscriptionRecord, reason: str
+    ) -> None:
+        """Tells the audit that other rules have taken a subscription from a session, or a read of it."""
+        if self.is_audited:
+            what, of = wanted(subscription.topics, subscription.selector), subscription
+            line = of_lost_right(principal, max(0, session), of.client_id, of.name, what, reason)
+            self.outbox.emit(line)
 
     def write_then_tell(self, operations: Iterable[Operation], session: int, message: ServerMessage) -> None:
         """Writes the operations, and sends a message to a session when they are durable."""

@@ -350,3 +350,14 @@ def of_publisher(request: OpenRequest, pubend: PubendId) -> AuditLine:
 def of_rules(name: str, what: str) -> AuditLine:
     """What the node tells of the rules that count: that they do, and that they hold."""
     return AuditLine(0, NOBODY, "", "", "rules", "manage", "rules", cut(name, NAME_MAX), "ok", what, None)
+
+
+def of_lost_right(
+    principal: Principal, session: int, client_id: str, name: str, resource: str, reason: str
+) -> AuditLine:
+    """What a role tells when other rules have taken from somebody what earlier ones had let him have.
+
+    `session`: of whoever has had it; 0: it is a session of another node.
+    """
+    action, of = called(name), cut(name, NAME_MAX)
+    return AuditLine(0, principal, "", client_id, "rules", action, resource, of, "refused", reason, None, session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -146,23 +146,24 @@ class Reads:
         for key, (reader, _) in list(self._readers.items()):
             error = over(self._hosting, reader.sid, reader.version)
             if error is not None:
-                self._drop(key)
-                self._hosting.tell(key[0], error.answer(key[1]))
+                self.end(key, error)
 
     @property
     def under_way(self) -> list[tuple[int, int]]:
         """The reads that are not over: their sessions, and the numbers of their requests."""
         return list(self._readers)
 
-    def judge(self, key: tuple[int, int], check: Callable[[Principal, int], None]) -> None:
-        """Ends a read, if it is not over, whose principal may not read that subscription: `check` raises then."""
-        if key in self._readers:
-            reader, delivery = self._readers[key]
-            try:
-                check(delivery.principal, reader.sid)
-            except RefusedError as refused:
-                self._drop(key)
-                self._hosting.tell(key[0], refused.answer(key[1]))
+    def of(self, key: tuple[int, int]) -> tuple[Principal, int] | None:
+        """Returns who reads, and which subscription; None if that read is over."""
+        if key not in self._readers:
+            return None
+        reader, delivery = self._readers[key]
+        return delivery.principal, reader.sid
+
+    def end(self, key: tuple[int, int], error: RefusedError) -> None:
+        """Ends a read with an error."""
+        self._drop(key)
+        self._hosting.tell(key[0], error.answer(key[1]))
 
     @property
     def deadline(self) -> int | None:

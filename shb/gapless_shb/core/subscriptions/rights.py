@@ -86,34 +86,43 @@ class Rights:
         consumer = self._hosting.consumers.get(sid)
         if consumer is None or self._hosting.registry.phase(sid) is Phase.ATTACHING:
             return  # who is being attached is judged before that is answered
-        try:
-            check_may_have(self._hosting, consumer.principal, consumer.subscription)
-        except RefusedError as refused:
-            subscription = consumer.subscription
-            if subscription.durable and not subscription.home:
-                self._forbidden[sid] = f"{subscription.client_id}/{subscription.name}"
-            self._hosting.tell(consumer.channel.session, Detached(sid, refused.code, str(refused)))
+        session = consumer.channel.session
+        if refused := self._refusal(consumer.principal, session, sid):
+            self._note(sid)
+            self._hosting.tell(session, Detached(sid, refused.code, str(refused)))
             self._end_consumption(sid, now, wall)
 
     def _judge_lease(self, sid: int, _now: int, _wall: int) -> None:
         lock = self._holders.lock(sid)
         if lock is None:
             return
-        try:
-            self._check(lock.session.principal, sid)
-        except RefusedError as refused:
-            subscription = self._hosting.registry.get(sid)
-            assert subscription is not None, "who has a lease has it on a subscription that is there"
-            self._forbidden[sid] = f"{subscription.client_id}/{subscription.name}"
+        if refused := self._refusal(lock.session.principal, lock.session.number, sid):
+            self._note(sid)
             self._holders.forbid(sid, str(refused))
 
     def _judge_read(self, key: tuple[int, int], _now: int, _wall: int) -> None:
-        self._reads.judge(key, self._check)
+        session, _ = key
+        if (read := self._reads.of(key)) is not None:
+            principal, sid = read
+            if refused := self._refusal(principal, session, sid):
+                self._reads.end(key, refused)
 
-    def _check(self, principal: Principal, sid: int) -> None:
+    def _refusal(self, principal: Principal, session: int, sid: int) -> RefusedError | None:
+        """Returns why somebody may not have a subscription any more; None if he may."""
         subscription = self._hosting.registry.get(sid)
-        if subscription is not None:
+        assert subscription is not None, "what is gone has neither a consumer, nor a lease, nor a read"
+        try:
             check_may_have(self._hosting, principal, subscription)
+        except RefusedError as refused:
+            self._hosting.tell_audit_of_loss(principal, session, subscription, str(refused))
+            return refused
+        return None
+
+    def _note(self, sid: int) -> None:
+        """A subscription that is kept here loses whoever has had it."""
+        subscription = self._hosting.registry.get(sid)
+        if subscription is not None and subscription.durable:
+            self._forbidden[sid] = f"{subscription.client_id}/{subscription.name}"
 
     def _tell(self) -> None:
         """Tells the operator which subscriptions are left without those who had them."""
