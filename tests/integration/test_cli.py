@@ -199,6 +199,15 @@ def test_a_broker_stops_in_order(shell: Shell, number: signal.Signals) -> None:
     assert broker.wait(timeout=SECONDS_MAX) == 0
 
 
+def test_a_broker_that_is_told_to_end_before_it_serves_ends_in_order(shell: Shell) -> None:
+    shell.environment["GAPLESS_LISTEN__0__ADDRESS"] = "127.0.0.1:0"
+    broker = shell.start("broker", "--until-stdin-closes")
+
+    broker.communicate("", timeout=SECONDS_MAX)  # closes its input at once: whoever started it is gone
+
+    assert broker.returncode == 0
+
+
 def test_a_directory_has_one_broker(shell: Shell) -> None:
     shell.start_broker()
 

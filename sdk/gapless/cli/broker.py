@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -63,8 +64,6 @@ def broker(
     logging.basicConfig(level=settings.node.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     if data is not None:
         settings = taking_over(settings, config, data, create=create)
-    if until_stdin_closes:
-        stop_when_stdin_closes()
 
     def announce(node: Node) -> None:
         if as_json:
@@ -74,8 +73,13 @@ def broker(
         hint = " (from other machines, by this one's name)" if beyond else ""
         print(f"gapless broker: serving on {' and '.join(node.urls) or node.url}{hint}; Ctrl-C stops it", flush=True)
 
+    async def live() -> None:
+        if until_stdin_closes:  # once a signal is heard: `serve` listens to them before it waits for anything
+            asyncio.get_running_loop().call_soon(stop_when_stdin_closes)
+        await serve(settings, announce)
+
     try:
-        run(serve(settings, announce))
+        run(live())
     except VolumeAbsentError as error:
         raise VolumeAbsentError(naming_what_makes_it(str(error), "broker", config=config, data=data)) from error
 

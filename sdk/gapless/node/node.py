@@ -455,18 +455,31 @@ class NullHandler:
 async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> None:
     """Runs a node until SIGINT or SIGTERM, then stops it in order. Raises what `start` and `wait` raise.
 
-    SIGHUP opens the file of the audit anew, if there is one.
+    Told so before it serves, it stops as soon as it does; told once more, the process ends at once. SIGHUP opens the
+    file of the audit anew, if there is one.
     """
-    node = await Node.start(config)
     loop = asyncio.get_running_loop()
     stops: list[asyncio.Task[None]] = []
+    early = asyncio.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def note() -> None:
+        early.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
     def stop() -> None:
         stops.append(loop.create_task(node.stop()))
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in numbers:
         with suppress(NotImplementedError):  # Windows: KeyboardInterrupt ends the process
+            loop.add_signal_handler(number, note)
+    node = await Node.start(config)
+    for number in numbers:
+        with suppress(NotImplementedError):
             loop.add_signal_handler(number, stop)
+    if early.is_set():
+        stop()
     if config.audit is not None:
         with suppress(NotImplementedError, AttributeError):  # Windows has no such signal
             loop.add_signal_handler(signal.SIGHUP, node.reopen_audit)
