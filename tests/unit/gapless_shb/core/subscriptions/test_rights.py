@@ -250,7 +250,8 @@ def attach(office: Office, principal: Principal = ADA) -> tuple[ClientSession, m
 
 
 def lease(office: Office, session: ClientSession, in_use: m.InUse = m.InUse.ERROR, number: int = 7) -> None:
-    office.feed(m.TakeLease(number, m.Target("s"), f"of {session.principal}", in_use), session)
+    who = str(session.principal)
+    office.feed(m.TakeLease(number, m.Target("s"), f"of {who}", in_use, process=f"process of {who}"), session)
 
 
 def read_on(office: Office, session: ClientSession, start: int) -> None:
@@ -321,30 +322,25 @@ def test_a_read_that_has_ended_is_not_judged(office: Office) -> None:
     assert office.rules_held == [2]
 
 
-def test_a_read_may_be_judged_in_the_turn_in_which_its_subscription_is_removed(office: Office) -> None:
-    """It ends at the end of that turn."""
-    ada, attached = attach(office)
-    read_on(office, ada, attached.positions[0].tick)
-    replaced(office, (ADA, *CONSUME_S))
-    with office.one_turn():
-        office.feed(m.Unsubscribe(8, "s", "c"), office.session(BOB))
-        office.role.on_deadline(office.now, office.wall)
-
-    assert office.rules_held == [2]
-    assert [type(each) for each in office.heard[ada.number]] == [m.AttachedTo, m.RequestFailed]
-
-
-def test_a_read_may_be_judged_after_its_subscription_was_made_anew_by_whoever_waited_for_it(office: Office) -> None:
-    ada = office.come(ADA)
-    reader, bob = office.session(ADA), office.session(BOB)
-    read_on(office, reader, at(office.answer_to(ada)))
-    office.ask(bob, selector="w = 1", on_change=m.OnChange.JMS, in_use=m.InUse.WAIT)
-
-    judged(office, (ADA, *CONSUME_S))
+def test_the_audit_is_told_of_each_right_that_was_lost(office: Office) -> None:
+    office.audited = True
+    office.crash()
     office.sync()
+    office.see()
+    ada, bob = office.come(ADA), office.come(BOB, None)
+    reader = office.session(ADA)
+    read_on(office, reader, at(office.answer_to(ada)))
+    office.audit.clear()
+    judged(office, (ADA, *CONSUME_S), (BOB, *SUBSCRIBE_ALL))
 
-    assert isinstance(office.answer_to(bob), m.Subscribed)
-    assert [type(each) for each in office.heard[reader.number]] == [m.RequestFailed]
+    lines = [(line.principal, line.session, line.client_id, line.action, line.name) for line in office.audit]
+    assert lines == [
+        (ADA, ada.number, "c", "consume", "s"),
+        (BOB, bob.number, "c", "subscribe", ""),
+        (ADA, reader.number, "c", "consume", "s"),
+    ]
+    assert {(line.kind, line.outcome) for line in office.audit} == {("rules", "refused")}
+    assert office.audit[0].reason == "ada may not consume 's' of client 'c'"
 
 
 # ----------------------------------------------------------------------------------------------- who waits
@@ -506,10 +502,11 @@ def test_other_rules_in_the_middle_begin_anew_and_only_they_hold(office: Office)
     first = ADA, Action.CONSUME, Durable("c", "s0")
     rules = replaced(office, first)
     office.pause(0)
-    assert (len(rules.asked), office.rules_held) == (2 * PORTION - 1, [])
+    assert office.rules_held == []
     office.pause(0)
 
     assert office.rules_held == [3]
+    assert len(rules.asked) == 2 * (PORTION + 1) - 1, "each once about its name and its topic, but for the first"
     assert [len(office.losses(session)) for session in sessions] == [1] + [0] * PORTION
 
 
