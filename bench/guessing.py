@@ -27,7 +27,7 @@ from typing import Any, Final
 import gapless
 from bench.processes import Broker, running_broker, table
 from gapless.cli.connecting import run as run_loop
-from gapless.core.ports import AllowAll, AuthContext, Authenticator
+from gapless.core.ports import AuthContext, Authenticator
 from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.principals import NO_CERTIFICATE, PeerInfo, Refusal
 from gapless.core.server import BrokerIdentity, SessionLimits, Sessions
@@ -40,6 +40,7 @@ from gapless.core.wire.codec import decode_server, encode
 from gapless.core.wire.framing import FrameDecoder, encode_frame
 from gapless.core.wire.messages import PROTOCOL, Challenge, Hello, HelloRefused, Proof
 from gapless.plugins import load
+from gapless.security.allow_all import AllowAll
 from gapless.security.users import new_verifier, write_users
 
 GUESSES: Final = 10_000

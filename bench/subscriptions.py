@@ -32,7 +32,6 @@ from bench.processes import table
 from gapless.core.network import facts as r
 from gapless.core.ports import (
     VOLUME_LOG,
-    AllowAll,
     Chop,
     ClientSession,
     Delete,
@@ -53,6 +52,7 @@ from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import SECOND, STEP, tick_at
 from gapless.core.wire import messages as m
+from gapless.security.allow_all import AllowAll
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
 
 MATCHES = 5

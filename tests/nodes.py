@@ -9,7 +9,6 @@ from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import Outcome, Post, Posted, Submit, SubmitOpen, Submitted, Verdict, Wake
 from gapless.core.network.seam import Effect, Effects, RouterBase, RouterContext, RouterHandler
 from gapless.core.ports import (
-    AllowAll,
     ClientSession,
     Handler,
     LinkHasRoom,
@@ -26,6 +25,7 @@ from gapless.core.wire.messages import ListedPubend, ListPubends, PubendList, Ti
 from gapless.errors import RemoteProtocolError
 from gapless.node.rules_watch import RulesWatch
 from gapless.node.shell import AsyncShell
+from gapless.security.allow_all import AllowAll
 
 PUBEND = "default@1"
 STREAM = "log"

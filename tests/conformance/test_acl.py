@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ports import Action, AllowAll, Authorizer, Durable, Resource
+from gapless.core.ports import Action, Authorizer, Durable, Resource
 from gapless.core.principals import Principal
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
+from gapless.security.allow_all import AllowAll
 from gapless_testing.acl import AclError, AclHarness, AclSuite, Question
 
 SHOP = Principal("shop")

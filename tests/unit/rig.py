@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar
 
 from gapless.core.network.facts import OrderedGroup
 from gapless.core.ports import (
-    AllowAll,
     Append,
     Appended,
     Authorizer,
@@ -35,6 +34,7 @@ from gapless.core.principal_limits import NO_LIMITS
 from gapless.errors import RecordsDamagedError
 from gapless.node.commit import VolumeWriter
 from gapless.node.recovery import VolumeReader
+from gapless.security.allow_all import AllowAll
 from gapless.spi import LogVolume, VolumeIdentity
 from gapless_storage.memory_disk import MemoryDisk
 

@@ -746,16 +746,6 @@ class Authorizer(Protocol):
         """Returns why the action is refused, for the principal; "" if it is allowed."""
 
 
-class AllowAll:
-    """Allows everything to everybody."""
-
-    asks = False
-
-    def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
-        """Refuses nothing."""
-        return ""
-
-
 # ------------------------------------------------------------------------------- release policies
 
 

@@ -22,7 +22,7 @@ from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.incarnations import DRAWN_BITS, new_incarnation
 from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
-from gapless.core.ports import AllowAll, AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
+from gapless.core.ports import AuthContext, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.audit import Audit
 from gapless.core.server.authority import Authority
@@ -35,6 +35,7 @@ from gapless.node.machine import ROUTER_TABLE, STATUS_PART_BYTES, Machine, Shell
 from gapless.node.network import TRANSPORT
 from gapless.node.recovery import VolumeReader
 from gapless.node.rules_watch import RulesWatch
+from gapless.security.allow_all import AllowAll
 from gapless.security.rules import Rules, strangers
 from gapless.spi import Create, VolumeIdentity
 

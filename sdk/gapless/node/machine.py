@@ -184,11 +184,7 @@ class Machine:
         self._inquiries = Inquiries(broker, authority, inquired, self._tell_session, audit)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
         self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
-        requests: dict[type, RequestHandler] = {
-            **self._dispatch.requests,
-            **dict.fromkeys(inquired, self._inquiries.on_request),
-            **dict.fromkeys(USER_REQUESTS, self._on_user_request),
-        }
+        requests = self._request_handlers()
         self.sessions = Sessions(broker, limits, receptions, authority, requests, audit, budgets)
         self._receptions = tuple(receptions)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
@@ -626,7 +622,14 @@ class Machine:
                 self._pass(ROUTER, effect)
             self._queue += said
 
-    # What each effect means.
+    # What each effect and each request means.
+
+    def _request_handlers(self) -> dict[type, RequestHandler]:
+        return {
+            **self._dispatch.requests,
+            **dict.fromkeys(self._dispatch.inquired, self._inquiries.on_request),
+            **dict.fromkeys(USER_REQUESTS, self._on_user_request),
+        }
 
     def _role_effects(self) -> dict[type, Callable[[Any, int], None]]:
         return {

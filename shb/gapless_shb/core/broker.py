@@ -69,6 +69,7 @@ from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.pfs.index import Pfs
 from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
+from gapless_shb.core.rights import Rights
 from gapless_shb.core.roaming.guests import Guests
 from gapless_shb.core.roaming.home import Home
 from gapless_shb.core.roaming.mail import (
@@ -94,7 +95,6 @@ from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
-from gapless_shb.core.subscriptions.rights import Rights
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Waiting

@@ -30,7 +30,6 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.ports import (
-    AllowAll,
     Append,
     Appended,
     Follow,
@@ -55,6 +54,7 @@ from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import EPOCH_MS, Tick
 from gapless.node.commit import VolumeWriter
 from gapless.node.recovery import VolumeReader
+from gapless.security.allow_all import AllowAll
 from gapless.spi import VolumeIdentity
 from gapless_log.kafka.format import KafkaFormat, joined
 from gapless_log.kafka.lineage import Lineage, tick_at

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.network.seam import Router, RouterContext
-from gapless.core.ports import AllowAll
 from gapless.core.server.authority import Authority
 from gapless.node.assembly import Loaded
 from gapless.node.config import make_config
 from gapless.node.groups import GroupSection
+from gapless.security.allow_all import AllowAll
 from gapless_sim.recording.session_tap import watched_role
 from gapless_sim.world import greedy, kafka_network
 from gapless_sim.world.application import SimClient

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.ports import AllowAll, Role, RoleContext
+from gapless.core.ports import Role, RoleContext
 from gapless.errors import ConfigurationError
+from gapless.security.allow_all import AllowAll
 from gapless_phb import service
 from gapless_phb.core.broker import PublisherHostingBroker
 from unit.rig import disk_with

@@ -14,7 +14,6 @@ from gapless.core.alarms import AlarmBook
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import (
-    AllowAll,
     Append,
     Appended,
     Follow,
@@ -52,6 +51,7 @@ from gapless.node import logs as node_logs
 from gapless.node.machine import Machine
 from gapless.node.shell import AsyncShell
 from gapless.plugins import hookimpl
+from gapless.security.allow_all import AllowAll
 from gapless.security.anonymous import Anonymous
 from gapless.spi import LogPlugin, Logs
 from nodes import LogRole, StraightRouter, watch_nothing

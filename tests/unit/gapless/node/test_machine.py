@@ -14,7 +14,6 @@ from gapless.core.network import facts as routing
 from gapless.core.network.facts import Know, NetworkMap, Save
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
-    AllowAll,
     AskRoom,
     EndSession,
     Handler,
@@ -58,6 +57,7 @@ from gapless.core.wire.messages import (
 from gapless.errors import ConfigurationError
 from gapless.node.gauges import FACTS, SESSIONS
 from gapless.node.machine import ROUNDS_MAX, Cookie, Machine, Network
+from gapless.security.allow_all import AllowAll
 from gapless.security.anonymous import Anonymous
 from links import FakeLink
 from nodes import LAST, PUBEND, STREAM, TOLD, LogRole, StraightRouter

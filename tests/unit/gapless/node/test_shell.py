@@ -16,7 +16,7 @@ from gapless.core.gauges import value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
-from gapless.core.ports import AllowAll, Put, Read, Write
+from gapless.core.ports import Put, Read, Write
 from gapless.core.principal_limits import NO_LIMITS
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.server.audit import Audit
@@ -30,6 +30,7 @@ from gapless.node import upkeep
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import Machine
 from gapless.node.shell import SYNC_SECONDS, SYNCS, AsyncShell
+from gapless.security.allow_all import AllowAll
 from gapless.security.anonymous import Anonymous
 from links import FakeLink
 from nodes import STREAM, LogRole, StraightRouter, watch_nothing

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Interest
-from gapless.core.ports import AllowAll, LinkHasRoom, SessionEnded, Transmit, Write
+from gapless.core.ports import LinkHasRoom, SessionEnded, Transmit, Write
 from gapless.core.principal_limits import Limit, PrincipalLimits
 from gapless.core.wire import messages as m
+from gapless.security.allow_all import AllowAll
 from gapless_shb.core.hosting import EVENT_BYTES, Hosting
 from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gapless.core.ports import Action, AllowAll, Authorizer, Durable, Resource
+from gapless.core.ports import Action, Authorizer, Durable, Resource
 from gapless.core.principals import NOBODY, Principal
 from gapless.core.server.authority import Authority
+from gapless.security.allow_all import AllowAll
 
 SHOP = Principal("shop")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import NetworkMap, NetworkNode, Post, Posted
-from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, RequestHandler, Resource, SessionEnded, Tell
+from gapless.core.ports import Action, Authorizer, ClientSession, RequestHandler, Resource, SessionEnded, Tell
 from gapless.core.principals import Principal
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
@@ -33,6 +33,7 @@ from gapless.core.wire.messages import (
     SubscriptionList,
 )
 from gapless.node.gauges import SESSIONS
+from gapless.security.allow_all import AllowAll
 
 MS = 1_000_000
 SILENCE = MissingAnswer("", NO_ANSWER).reason

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gapless.core.alarms import Note
-from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, Delete, Resource, Set, Tell, Write
+from gapless.core.ports import Action, Authorizer, ClientSession, Delete, Resource, Set, Tell, Write
 from gapless.core.principals import Principal
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users, row_of, verifier_of
 from gapless.core.wire.messages import (
@@ -24,6 +24,7 @@ from gapless.core.wire.messages import (
     Verifier,
 )
 from gapless.errors import VolumeCorruptError
+from gapless.security.allow_all import AllowAll
 
 WALL = 1_700_000_000_000
 

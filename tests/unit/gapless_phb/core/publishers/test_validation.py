@@ -6,11 +6,12 @@ from struct import pack
 
 import pytest
 
-from gapless.core.ports import Action, AllowAll, Resource
+from gapless.core.ports import Action, Resource
 from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.errors import AuthorizationError, InvalidTopicError
+from gapless.security.allow_all import AllowAll
 from gapless_phb.core.publishers import validation
 from gapless_phb.core.publishers.validation import BatchCheck, carries, fault_of_name
 from unit.gapless_phb.harness import columns

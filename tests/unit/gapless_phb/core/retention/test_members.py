@@ -8,8 +8,9 @@ from typing import cast
 
 from gapless.core.network.facts import Enrolled, Held, Hold, Probe
 from gapless.core.outbox import Outbox
-from gapless.core.ports import AllowAll, Write
+from gapless.core.ports import Write
 from gapless.core.stream.ticks import Tick
+from gapless.security.allow_all import AllowAll
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.own_log.byte_index import ByteIndex
 from gapless_phb.core.retention.members import AckExpected, Retention
