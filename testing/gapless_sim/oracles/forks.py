@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gapless.core.client import Gap
 from gapless.core.gauges import values_by
@@ -168,13 +168,16 @@ class N2Again(Judge):
         """The places of the events that each SHB was told of, and what it was told to be given up."""
         self._again: dict[tuple[str, PubendId], tuple[Tick, IntervalSet]] = {}
         """From where on it has to be told again, and what it was told since."""
+        self._hears: dict[tuple[str, PubendId], tuple[int, Tick]] = {}
+        """When it was told of a fork, and where that begins, until its head is looked at: the head may rise by what it
+        was told before in that instant."""
         self._instant: dict[tuple[str, PubendId], tuple[int, list[tuple[Tick, Tick]]]] = {}
         """What it was told in the last instant: it may come to the SHB behind what was said after it."""
 
     def wiped(self, broker: SimBroker) -> None:
         """What begins there on an empty disk is another SHB: it has been told nothing, and begins where it counts."""
-        tables: tuple[dict[tuple[str, PubendId], Any], ...] = self._forks, self._events, self._again, self._instant
-        for table in tables:
+        tables = self._forks, self._events, self._again, self._hears, self._instant
+        for table in cast("tuple[dict[tuple[str, PubendId], Any], ...]", tables):
             for key in [key for key in table if key[0] == broker.name]:
                 del table[key]
 
@@ -189,10 +192,9 @@ class N2Again(Judge):
         self._forks[key] = meta.forks
         new = [lo for lo, hi in meta.forks if before is not None and (lo, hi) not in before]
         if new:
-            heads = values_by(self.world.brokers[broker].gauges(), HEAD, "pubend")
             at, ranges = self._instant.get(key, (-1, []))
-            again = IntervalSet(ranges if at == now else ())
-            self._again[key] = max(int(heads.get(meta.pubend, FOREVER)), min(new)), again
+            self._again[key] = FOREVER, IntervalSet(ranges if at == now else ())
+            self._hears[key] = self.world.now, min(new)
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
         """An SHB has passed everything up to a tick."""
@@ -201,6 +203,7 @@ class N2Again(Judge):
         history = self.model.histories.get(fact.pubend)
         if key not in self._again or history is None or history.gone or history.damaged:
             return
+        self._look_at_head(key)
         after, again = self._again[key]
         believed = (
             (IntervalSet([(after, fact.delivered)]) - again - self._events[key]) if after < fact.delivered else ()
@@ -214,9 +217,18 @@ class N2Again(Judge):
     def vanished(self, broker: str) -> None:
         """An SHB that begins anew forgets what is above its head, and is told again."""
 
+    def _look_at_head(self, key: tuple[str, PubendId]) -> None:
+        """Where an SHB stands that has heard of a fork: what is above that, and above where the fork begins, counts."""
+        at, begins = self._hears.get(key, (self.world.now, 0))
+        if at < self.world.now:
+            del self._hears[key]
+            heads = values_by(self.world.brokers[key[0]].gauges(), HEAD, "pubend")
+            self._again[key] = max(int(heads.get(key[1], FOREVER)), begins), self._again[key][1]
+
     def _told(self, key: tuple[str, PubendId], now: int, knowledge: Knowledge) -> None:
         if not self.world.options.second_hosts:
             return
+        self._look_at_head(key)
         lo, hi = knowledge.lo, knowledge.hi
         events = self._events.setdefault(key, IntervalSet())
         for tick in knowledge.data.ticks:

@@ -153,7 +153,8 @@ class Again:
         judge = self.fixture.oracles[N2Again]
         assert isinstance(judge, N2Again)
         self.judge = judge
-        self.node = SimpleNamespace(name="node2", gauges=lambda: [HEAD.gauge(AT + 10, P)])
+        self.head = AT + 10
+        self.node = SimpleNamespace(name="node2", gauges=lambda: [HEAD.gauge(self.head, P)])
         self.fixture.world.brokers[self.node.name] = self.node  # type: ignore[assignment]
         self.see()
         self.see((AT + 5, AT + 40))
@@ -164,6 +165,7 @@ class Again:
 
     def passes(self, upto: int) -> None:
         """It has passed everything up to there."""
+        self.fixture.world.now += 1
         self.judge.informed(self.node.name, 0, Progress(SHB, P, AT, upto))
 
 
@@ -171,6 +173,17 @@ def test_what_an_shb_was_told_before_it_heard_of_a_fork_is_told_again_before_it_
     again = Again()
     again.passes(AT + 10)
     again.judge.said(again.node.name, 1, Know(again.fixture.knowledge(AT + 10, AT + 30)))
+    again.passes(AT + 30)
+
+    with violates("N2"):
+        again.passes(AT + 31)
+
+
+def test_what_an_shb_passed_by_what_it_was_told_in_the_instant_before_it_heard_of_a_fork_is_passed() -> None:
+    """Knowledge 1799: an answer filled the hole below what it knew already, and the fork came right behind that."""
+    again = Again()
+    again.head = AT + 30
+    again.judge.said(again.node.name, 1, Know(again.fixture.knowledge(AT + 40, AT + 50)))
     again.passes(AT + 30)
 
     with violates("N2"):
