@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.consumer import Consumer
     from gapless_sim.world.disk import Disk
+    from gapless_sim.world.world import Life
 
 
 class N2Told(Judge):
@@ -35,7 +36,8 @@ class N2Told(Judge):
     be delivered to it any more; it is told at the present, by which all subscriptions come.
 
     What the process that is gone has logged above that present, its clock being ahead, is told if an SHB was told so
-    much of it in the life in which it hears that there were two. Otherwise nobody is left who could know.
+    much of it in the life in which it hears that there were two. Otherwise nobody is left who could know. Nor is
+    anybody left if those who have shut it out began anew before they could say so to the process that counts.
     """
 
     name = "N2"
@@ -58,7 +60,20 @@ class N2Told(Judge):
         """By the number of a row: the last event that it has passed, and who had the row."""
         self._told: dict[tuple[int, PubendId], Tick] = {}
         """Up to where it was told."""
+        self._shut_out: dict[Disk, list[tuple[int, int, Life]]] = {}
+        """By the disk of a process that was shut out: when, its incarnation, and the life of who has told it so."""
+        self._named: dict[tuple[str, int], None] = {}
+        """The processes of which one of their node was told that they were shut out."""
         gapless.passed.append(self.passed)
+
+    def shut_out(self, broker: SimBroker, later: int, peer: str) -> None:
+        """A neighbour knows of both processes, as long as it lives."""
+        told = self.world.now, broker.incarnation, self.world.brokers[peer].life
+        self._shut_out.setdefault(broker.disk, []).append(told)
+
+    def ran_twice(self, broker: SimBroker, other: int) -> None:
+        """The process that counts knows."""
+        self._named[broker.name, other] = None
 
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """A PHB says what it has."""
@@ -132,16 +147,28 @@ class N2Told(Judge):
             and self.model.alive(consumer)
             and self.model.histories[event.pubend].answered_for
             and not self._is_beyond(event)
+            and not self._is_forgotten(event)
         ]
 
     def _is_beyond(self, event: Logged) -> bool:
         """Whether nobody is left who could know of an event, but publishers that have receipts."""
         pubend, tick = event.pubend, event.tick
-        if (pubend, tick) not in self._disks or tick <= self._given_up.get(pubend, 0):
+        if tick <= self._given_up.get(pubend, 0) or not self._is_gone(event):
             return False
-        disk, since = self._disks[pubend, tick]
-        is_gone = disk is not self.world.brokers[self.model.histories[pubend].broker].disk
-        return is_gone and since <= self._forked.get(pubend, ((), -1))[1]
+        return self._disks[pubend, tick][1] <= self._forked.get(pubend, ((), -1))[1]
+
+    def _is_forgotten(self, event: Logged) -> bool:
+        """Whether the process that had it is gone, and nobody lives who has shut that out, or was told of it."""
+        if not self._is_gone(event):
+            return False
+        node, (disk, since) = self.model.histories[event.pubend].broker, self._disks[event.pubend, event.tick]
+        shut_out = [(other, life) for at, other, life in self._shut_out.get(disk, ()) if at >= since]
+        return bool(shut_out) and all(life.over and (node, other) not in self._named for other, life in shut_out)
+
+    def _is_gone(self, event: Logged) -> bool:
+        """Whether the disk that an event is on is not that of its node any more."""
+        found = self._disks.get((event.pubend, event.tick))
+        return found is not None and found[0] is not self.world.brokers[self.model.histories[event.pubend].broker].disk
 
     def _note(self, knowledge: Knowledge, disk: Disk) -> None:
         self._disks.update(((knowledge.pubend, tick), (disk, self.world.now)) for tick in knowledge.data.ticks)

@@ -14,6 +14,7 @@ from gapless_shb.core.state.gauges import HEAD
 from gapless_sim.oracles.delivery import I1Match, I3Gapless
 from gapless_sim.oracles.forks import N2Again, N2Told
 from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.world import Life
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 AT = tick_at(WALL_BEGIN)
@@ -116,6 +117,25 @@ def test_a_fork_of_before_it_was_logged_excuses_nobody() -> None:
 
     fixture.silence(reader, AT + 20, AT + 70)
     assert not judge.settled()
+
+
+@pytest.mark.parametrize("who", ["nobody", "the neighbour", "the process that counts", "one of before"])
+def test_a_process_of_which_nobody_is_left_who_has_shut_it_out_cannot_be_told_of(who: str) -> None:
+    """Knowledge 425: the only neighbour that knew both lost its power before the other process had a link to it."""
+    fixture, judge, reader = ahead(stays="second", is_told=False)
+    first, world = fixture.world.brokers[HOST.name], fixture.world
+    gone: Any = SimpleNamespace(name=HOST.name, disk=judge._disks[P, AT + 60][0], incarnation=1)
+    life = world.brokers[NODE].life = Life()
+    if who == "one of before":
+        world.now -= 2
+    judge.shut_out(gone, 2, NODE)
+    if who == "the process that counts":
+        judge.ran_twice(first, 1)
+    if who != "the neighbour":
+        life.over = True
+
+    fixture.silence(reader, AT + 20, AT + 70)
+    assert judge.settled() == (who == "nobody")
 
 
 def test_what_the_fork_covers_is_told_to_all() -> None:
