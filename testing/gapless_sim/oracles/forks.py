@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gapless.core.client import Gap
 from gapless.core.gauges import values_by
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.consumer import Consumer
     from gapless_sim.world.disk import Disk
+    from gapless_sim.world.world import Life
 
 
 class N2Told(Judge):
@@ -35,7 +36,8 @@ class N2Told(Judge):
     be delivered to it any more; it is told at the present, by which all subscriptions come.
 
     What the process that is gone has logged above that present, its clock being ahead, is told if an SHB was told so
-    much of it in the life in which it hears that there were two. Otherwise nobody is left who could know.
+    much of it in the life in which it hears that there were two. Otherwise nobody is left who could know. Nor is
+    anybody left if those who have shut it out began anew before they could say so to the process that counts.
     """
 
     name = "N2"
@@ -58,7 +60,20 @@ class N2Told(Judge):
         """By the number of a row: the last event that it has passed, and who had the row."""
         self._told: dict[tuple[int, PubendId], Tick] = {}
         """Up to where it was told."""
+        self._shut_out: dict[Disk, list[tuple[int, int, Life]]] = {}
+        """By the disk of a process that was shut out: when, its incarnation, and the life of who has told it so."""
+        self._named: dict[tuple[str, int], None] = {}
+        """The processes of which one of their node was told that they were shut out."""
         gapless.passed.append(self.passed)
+
+    def shut_out(self, broker: SimBroker, later: int, peer: str) -> None:
+        """A neighbour knows of both processes, as long as it lives."""
+        told = self.world.now, broker.incarnation, self.world.brokers[peer].life
+        self._shut_out.setdefault(broker.disk, []).append(told)
+
+    def ran_twice(self, broker: SimBroker, other: int) -> None:
+        """The process that counts knows."""
+        self._named[broker.name, other] = None
 
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """A PHB says what it has."""
@@ -132,16 +147,28 @@ class N2Told(Judge):
             and self.model.alive(consumer)
             and self.model.histories[event.pubend].answered_for
             and not self._is_beyond(event)
+            and not self._is_forgotten(event)
         ]
 
     def _is_beyond(self, event: Logged) -> bool:
         """Whether nobody is left who could know of an event, but publishers that have receipts."""
         pubend, tick = event.pubend, event.tick
-        if (pubend, tick) not in self._disks or tick <= self._given_up.get(pubend, 0):
+        if tick <= self._given_up.get(pubend, 0) or not self._is_gone(event):
             return False
-        disk, since = self._disks[pubend, tick]
-        is_gone = disk is not self.world.brokers[self.model.histories[pubend].broker].disk
-        return is_gone and since <= self._forked.get(pubend, ((), -1))[1]
+        return self._disks[pubend, tick][1] <= self._forked.get(pubend, ((), -1))[1]
+
+    def _is_forgotten(self, event: Logged) -> bool:
+        """Whether the process that had it is gone, and nobody lives who has shut that out, or was told of it."""
+        if not self._is_gone(event):
+            return False
+        node, (disk, since) = self.model.histories[event.pubend].broker, self._disks[event.pubend, event.tick]
+        shut_out = [(other, life) for at, other, life in self._shut_out.get(disk, ()) if at >= since]
+        return bool(shut_out) and all(life.over and (node, other) not in self._named for other, life in shut_out)
+
+    def _is_gone(self, event: Logged) -> bool:
+        """Whether the disk that an event is on is not that of its node any more."""
+        found = self._disks.get((event.pubend, event.tick))
+        return found is not None and found[0] is not self.world.brokers[self.model.histories[event.pubend].broker].disk
 
     def _note(self, knowledge: Knowledge, disk: Disk) -> None:
         self._disks.update(((knowledge.pubend, tick), (disk, self.world.now)) for tick in knowledge.data.ticks)
@@ -168,13 +195,16 @@ class N2Again(Judge):
         """The places of the events that each SHB was told of, and what it was told to be given up."""
         self._again: dict[tuple[str, PubendId], tuple[Tick, IntervalSet]] = {}
         """From where on it has to be told again, and what it was told since."""
+        self._hears: dict[tuple[str, PubendId], tuple[int, Tick]] = {}
+        """When it was told of a fork, and where that begins, until its head is looked at: the head may rise by what it
+        was told before in that instant."""
         self._instant: dict[tuple[str, PubendId], tuple[int, list[tuple[Tick, Tick]]]] = {}
         """What it was told in the last instant: it may come to the SHB behind what was said after it."""
 
     def wiped(self, broker: SimBroker) -> None:
         """What begins there on an empty disk is another SHB: it has been told nothing, and begins where it counts."""
-        tables: tuple[dict[tuple[str, PubendId], Any], ...] = self._forks, self._events, self._again, self._instant
-        for table in tables:
+        tables = self._forks, self._events, self._again, self._hears, self._instant
+        for table in cast("tuple[dict[tuple[str, PubendId], Any], ...]", tables):
             for key in [key for key in table if key[0] == broker.name]:
                 del table[key]
 
@@ -189,10 +219,9 @@ class N2Again(Judge):
         self._forks[key] = meta.forks
         new = [lo for lo, hi in meta.forks if before is not None and (lo, hi) not in before]
         if new:
-            heads = values_by(self.world.brokers[broker].gauges(), HEAD, "pubend")
             at, ranges = self._instant.get(key, (-1, []))
-            again = IntervalSet(ranges if at == now else ())
-            self._again[key] = max(int(heads.get(meta.pubend, FOREVER)), min(new)), again
+            self._again[key] = FOREVER, IntervalSet(ranges if at == now else ())
+            self._hears[key] = self.world.now, min(new)
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
         """An SHB has passed everything up to a tick."""
@@ -201,6 +230,7 @@ class N2Again(Judge):
         history = self.model.histories.get(fact.pubend)
         if key not in self._again or history is None or history.gone or history.damaged:
             return
+        self._look_at_head(key)
         after, again = self._again[key]
         believed = (
             (IntervalSet([(after, fact.delivered)]) - again - self._events[key]) if after < fact.delivered else ()
@@ -214,9 +244,18 @@ class N2Again(Judge):
     def vanished(self, broker: str) -> None:
         """An SHB that begins anew forgets what is above its head, and is told again."""
 
+    def _look_at_head(self, key: tuple[str, PubendId]) -> None:
+        """Where an SHB stands that has heard of a fork: what is above that, and above where the fork begins, counts."""
+        at, begins = self._hears.get(key, (self.world.now, 0))
+        if at < self.world.now:
+            del self._hears[key]
+            heads = values_by(self.world.brokers[key[0]].gauges(), HEAD, "pubend")
+            self._again[key] = max(int(heads.get(key[1], FOREVER)), begins), self._again[key][1]
+
     def _told(self, key: tuple[str, PubendId], now: int, knowledge: Knowledge) -> None:
         if not self.world.options.second_hosts:
             return
+        self._look_at_head(key)
         lo, hi = knowledge.lo, knowledge.hi
         events = self._events.setdefault(key, IntervalSet())
         for tick in knowledge.data.ticks:

@@ -39,7 +39,7 @@ class N1Twice(Judge):
         """A process is over."""
         self._over.setdefault((broker.name, broker.incarnation), self.world.now)
 
-    def shut_out(self, broker: SimBroker, later: int) -> None:
+    def shut_out(self, broker: SimBroker, later: int, peer: str) -> None:
         """It is told so."""
         if later <= broker.incarnation or not self._ran_beside(broker.name, later, broker.incarnation):
             self.fail(

@@ -72,8 +72,8 @@ class Oracle:
     def process_over(self, broker: SimBroker) -> None:
         """It is over."""
 
-    def shut_out(self, broker: SimBroker, later: int) -> None:
-        """It is told that a later process of its node counts."""
+    def shut_out(self, broker: SimBroker, later: int, peer: str) -> None:
+        """It is told, by a neighbour, that a later process of its node counts."""
 
     def ran_twice(self, broker: SimBroker, other: int) -> None:
         """It is told that another process of its node, which is shut out, ran at the same time as one of it."""

@@ -384,7 +384,7 @@ class SimBroker:
         which = "second" if self.is_second else "first"
         self.world.sometimes(f"twice.the {which} was shut out")
         self.world.note(self.name, "shut out", f"{shut_out.peer} says so to the {which} process")
-        self.world.observe.shut_out(self, shut_out.later)
+        self.world.observe.shut_out(self, shut_out.later, shut_out.peer)
         self.shut_out = True
         self.world.at(self.world.now, self.name, "shut out", self._end_shut_out, shut_out.later, life=self.life)
 

@@ -326,16 +326,17 @@ class Relay:
             # What lies above the mark was new once, when nobody here wanted it, or nobody could be reached.
             ranges = (new | IntervalSet([(max(knowledge.lo, outward.sent), knowledge.hi)])).ranges
         for start, hi in ranges:
+            lo = max(start, pubend.cache.lost)
             if outward.silence_due is not None:
                 slack = min(slack, outward.silence_due - self._state.now)
-            lo = max(start, pubend.cache.lost)
+            elif outward.sent < lo and self._stretch_below(pubend, direction, outward, knowledge.stamp, lo) < lo:
+                slack = 0  # what was known before, and goes with it, has waited elsewhere, nobody knows how long
             may_wait = slack > 0 and hi > outward.sent
             if may_wait and lo < hi and self._is_unwanted(pubend, direction, outward, knowledge.stamp, start, hi):
                 self._wait(pubend, direction, outward, slack)
                 continue
             if hi > outward.sent:
-                need = restrict(knowledge.stamp, self._directions.shbs(direction))
-                lo = min(lo, self.stretch(pubend, lo, outward.sent, need))
+                lo = min(lo, self._stretch_below(pubend, direction, outward, knowledge.stamp, lo))
             if lo >= hi:
                 continue
             said = self._said(pubend, direction, lo, hi)
@@ -368,6 +369,10 @@ class Relay:
         if outward.silence_due != due:
             outward.silence_due = due
             self._state.timers.set(("silence", pubend.meta.pubend, direction), due)
+
+    def _stretch_below(self, pubend: RelayedPubend, direction: str, outward: Outward, stamp: Stamp, top: Tick) -> Tick:
+        """How far down what was not said in a direction can be said together with what comes under a stamp."""
+        return self.stretch(pubend, top, outward.sent, restrict(stamp, self._directions.shbs(direction)))
 
     def stretch(self, pubend: RelayedPubend, top: Tick, floor: Tick, need: Stamp) -> Tick:
         """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""

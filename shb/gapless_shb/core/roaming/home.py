@@ -205,11 +205,7 @@ class Home:
                 return
             attachment = self._adopt(node, subscription, renew, who, now, wall)
         if attachment is None or not attachment.is_of(renew):
-            holder = self._hosting.consumers.get(renew.sid)
-            if holder is not None and holder.instance == renew.instance:
-                self._end(node, renew, Code.RETRY, MOVED)
-            else:
-                self._end(node, renew, Code.TAKEN_OVER, _taken_over(holder, subscription))
+            self._end_other(node, subscription, renew, is_overtaken=is_overtaken)
             return
         attachment.heard_at = now
         for acknowledged in renew.acknowledged:
@@ -382,6 +378,20 @@ class Home:
         attachment = Attachment(node, renew.sender, renew.life, renew.attachment, session, now)
         self._attachments[renew.sid] = attachment
         return attachment
+
+    def _end_other(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, *, is_overtaken: bool) -> None:
+        """Ends a consumer elsewhere while another one has the subscription.
+
+        One that came while this SHB was not heard never had it from here: it learns only now that it was in use.
+        """
+        holder = self._hosting.consumers.get(renew.sid)
+        in_use = self._holders.in_use(subscription, renew.instance)
+        if holder is not None and holder.instance == renew.instance:
+            self._end(node, renew, Code.RETRY, MOVED)
+        elif in_use is not None and renew.in_use in {InUse.ERROR, InUse.WAIT} and not is_overtaken:
+            self._end(node, renew, Code.IN_USE, in_use)
+        else:
+            self._end(node, renew, Code.TAKEN_OVER, _taken_over(holder, subscription))
 
     def _new_session(self, client_id: str, instance: str, principal: Principal) -> ClientSession:
         self._sessions -= 1

@@ -305,12 +305,31 @@ def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: H
         return
     if subscription.origin == origin_of(request) and not has_acknowledged(subscription, hosting):
         return  # the creating request once more: its answer was lost
+    if _is_of_lost_home(request, subscription, hosting):
+        return
     named = (request.token_sid, request.token_generation)
     if named != (subscription.sid, subscription.generation) or request.token_home not in {"", hosting.seals.home}:
         raise RefusedError(
             Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
         )
     check_sealed(subscription, request.token_home, request.token_seal, hosting)
+
+
+def _is_of_lost_home(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> bool:
+    """Whether a token is of what a subscription was at another home, before one of its tokens made it anew here.
+
+    That may have been an older token: of a request that lay somewhere while another SHB served the application on a
+    later token's word. The network's seal proves that both are of one client, name and filter. Only from where the
+    subscription begins anything is kept for it.
+    """
+    if not (subscription.origin and subscription.origin[0]) or request.token_home in {"", hosting.seals.home}:
+        return False
+    ticks = ticks_of(request) or {}
+    begins = ((stream.pubend, stream.positions[subscription.sid].start) for stream in hosting.streams.values())
+    if any(ticks.get(pubend, begin) < begin for pubend, begin in begins):
+        return False
+    named = request.token_home, request.token_sid, request.token_generation
+    return hosting.seals.vouch(subscription, *named, request.token_seal)
 
 
 def check_sealed(subscription: SubscriptionRecord, home: ShbId, offered: bytes, hosting: Hosting) -> None:

@@ -54,6 +54,11 @@ class Holders:
         """Returns who has a lease on the subscription."""
         return self._locks.get(sid)
 
+    def in_use(self, subscription: SubscriptionRecord, instance: str) -> str | None:
+        """Returns who has a subscription, for a consumer of this client instance; None if nobody has it."""
+        holder = self._locks.get(subscription.sid) or self._hosting.consumers.get(subscription.sid)
+        return None if holder is None else _in_use(holder, instance, subscription, reads=False)
+
     def make_way(
         self,
         session: ClientSession,
@@ -77,7 +82,8 @@ class Holders:
             if in_use is InUse.TAKEOVER and makes_anew and isinstance(holder, Consumer):
                 in_use = InUse.ERROR
             if in_use is InUse.ERROR:
-                raise RefusedError(Code.IN_USE, _in_use(holder, session, request, subscription))
+                reads = isinstance(request, TakeLease)
+                raise RefusedError(Code.IN_USE, _in_use(holder, session.instance, subscription, reads=reads))
             if in_use is InUse.WAIT:
                 self._waiting.put(Reason.IN_USE, session, request, again, sid)
                 return False
@@ -170,19 +176,16 @@ def _gives_way(holder: Consumer | RangeLock, session: ClientSession, request: Su
     )
 
 
-def _in_use(
-    holder: Consumer | RangeLock, session: ClientSession, request: Subscribe | TakeLease, of: SubscriptionRecord
-) -> str:
-    """Returns who has a subscription, since when, and what a client that wants it can do."""
-    reads = isinstance(request, TakeLease)
+def _in_use(holder: Consumer | RangeLock, instance: str, of: SubscriptionRecord, *, reads: bool) -> str:
+    """Returns who has a subscription, since when, and what a client instance that wants it can do."""
     if isinstance(holder, RangeLock):
         why = ": two readers of one subscription would acknowledge for each other" if reads else ""
         return f"subscription {of.name!r} is leased to {holder.owner!r}{why}"
     if reads:
         return "the subscription is consumed: it cannot be leased at the same time"
     who = "this very connection"
-    if holder.instance != session.instance:
-        who = f"another process or connection of client {session.client_id!r} (instance {holder.instance[:8]})"
+    if holder.instance != instance:
+        who = f"another process or connection of client {of.client_id!r} (instance {holder.instance[:8]})"
     return (
         f"subscription {of.name!r} is consumed by {who} since {time_at(tick_at(holder.since)):%Y-%m-%d %H:%M:%S} UTC:"
         " in_use='takeover' takes it over, in_use='wait' waits until it is free"

@@ -294,6 +294,29 @@ def test_what_was_pushed_with_an_event_may_wait_on_for_the_rest_of_its_time() ->
     assert pushed(net, "i", "s") == [(0, 40, ())]
 
 
+@pytest.mark.parametrize("before", [0, 20])
+def test_what_was_known_before_and_goes_along_with_an_event_waits_nowhere_from_here_on(before: int) -> None:
+    """Knowledge 889: a broker began anew, had its answers, and pushed all of that as if it had come with the event."""
+    net = subscribed()
+    if before:
+        net.arrive("p", "i", replace(knowledge(0, before, "c"), reply=True))
+    net.arrive("p", "i", knowledge(before, 30, "a"), (500,))
+
+    assert pushed(net, "i", "s") == [(0, 30, (before + 1,))]
+    (slack,) = (
+        one.address for one in net.sent if (one.source, one.to) == ("i", "s") and type(one.message) is Knowledge
+    )
+    assert slack == (() if before else (500,))
+
+
+def test_silence_that_was_known_before_waits_for_no_event_either() -> None:
+    net = subscribed()
+    net.arrive("p", "i", replace(knowledge(0, 20, "c"), reply=True))
+    net.arrive("p", "i", knowledge(20, 30, "c"), SLACK)
+
+    assert pushed(net, "i", "s") == [(0, 30, ())]
+
+
 def test_nobody_makes_silence_wait_for_longer_than_there_is_a_reason_to() -> None:
     net = subscribed()
     net.arrive("p", "i", knowledge(0, 20, "c"), (3_600_000,))

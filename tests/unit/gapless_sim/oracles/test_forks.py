@@ -14,6 +14,7 @@ from gapless_shb.core.state.gauges import HEAD
 from gapless_sim.oracles.delivery import I1Match, I3Gapless
 from gapless_sim.oracles.forks import N2Again, N2Told
 from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.world import Life
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 AT = tick_at(WALL_BEGIN)
@@ -118,6 +119,25 @@ def test_a_fork_of_before_it_was_logged_excuses_nobody() -> None:
     assert not judge.settled()
 
 
+@pytest.mark.parametrize("who", ["nobody", "the neighbour", "the process that counts", "one of before"])
+def test_a_process_of_which_nobody_is_left_who_has_shut_it_out_cannot_be_told_of(who: str) -> None:
+    """Knowledge 425: the only neighbour that knew both lost its power before the other process had a link to it."""
+    fixture, judge, reader = ahead(stays="second", is_told=False)
+    first, world = fixture.world.brokers[HOST.name], fixture.world
+    gone: Any = SimpleNamespace(name=HOST.name, disk=judge._disks[P, AT + 60][0], incarnation=1)
+    life = world.brokers[NODE].life = Life()
+    if who == "one of before":
+        world.now -= 2
+    judge.shut_out(gone, 2, NODE)
+    if who == "the process that counts":
+        judge.ran_twice(first, 1)
+    if who != "the neighbour":
+        life.over = True
+
+    fixture.silence(reader, AT + 20, AT + 70)
+    assert judge.settled() == (who == "nobody")
+
+
 def test_what_the_fork_covers_is_told_to_all() -> None:
     fixture, judge, reader = ahead(stays="first")
     judge.opened(HOST.name, fork(61), {})
@@ -153,7 +173,8 @@ class Again:
         judge = self.fixture.oracles[N2Again]
         assert isinstance(judge, N2Again)
         self.judge = judge
-        self.node = SimpleNamespace(name="node2", gauges=lambda: [HEAD.gauge(AT + 10, P)])
+        self.head = AT + 10
+        self.node = SimpleNamespace(name="node2", gauges=lambda: [HEAD.gauge(self.head, P)])
         self.fixture.world.brokers[self.node.name] = self.node  # type: ignore[assignment]
         self.see()
         self.see((AT + 5, AT + 40))
@@ -164,6 +185,7 @@ class Again:
 
     def passes(self, upto: int) -> None:
         """It has passed everything up to there."""
+        self.fixture.world.now += 1
         self.judge.informed(self.node.name, 0, Progress(SHB, P, AT, upto))
 
 
@@ -171,6 +193,17 @@ def test_what_an_shb_was_told_before_it_heard_of_a_fork_is_told_again_before_it_
     again = Again()
     again.passes(AT + 10)
     again.judge.said(again.node.name, 1, Know(again.fixture.knowledge(AT + 10, AT + 30)))
+    again.passes(AT + 30)
+
+    with violates("N2"):
+        again.passes(AT + 31)
+
+
+def test_what_an_shb_passed_by_what_it_was_told_in_the_instant_before_it_heard_of_a_fork_is_passed() -> None:
+    """Knowledge 1799: an answer filled the hole below what it knew already, and the fork came right behind that."""
+    again = Again()
+    again.head = AT + 30
+    again.judge.said(again.node.name, 1, Know(again.fixture.knowledge(AT + 40, AT + 50)))
     again.passes(AT + 30)
 
     with violates("N2"):

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from gapless.core.ports import Roaming
 from gapless.core.wire.messages import Code, InUse, Position, StartAt, Subscribe
 from gapless.core.wire.tokens import seal
 from gapless_shb.core.state.refusals import RefusedError
@@ -65,6 +67,33 @@ def test_the_request_that_created_it_may_come_again_until_something_is_acknowled
     for again, place in ((first, hosting(acked=101)), *((other, hosting()) for other in others)):
         with pytest.raises(RefusedError, match="another subscription"):
             check_token(again, made, place)
+
+
+@pytest.mark.parametrize("acked", [100, 300])
+def test_a_later_token_of_a_lost_home_is_good_for_what_an_earlier_one_made_anew(acked: int) -> None:
+    """Roaming 1456, 2040: a request that had lain somewhere came first, and silence behind it was acknowledged."""
+    roaming = Roaming(("n1", "n2"), b"common")
+    former, here = Seals("n1@1", NETWORK, b"former", roaming), hosting(acked)
+    here.seals = Seals("n1@2", NETWORK, SECRET, roaming)
+    made = subscription(origin=origin_of(request(3)))
+
+    def later(tick: int = 150, home: str = "n1@1", sid: int = 5) -> Subscribe:
+        offered = former.of(replace(made, sid=5))
+        return replace(request(sid, 1, offered, tick), token_home=home)
+
+    check_token(later(), made, here)
+    check_token(later(tick=100), made, here)
+    refused = [
+        (later(tick=99), made),  # nothing is kept for it there
+        (later(home="n1@2"), made),  # ids are never used again: it was removed here
+        (later(sid=6), made),
+        (later(), subscription()),  # no token made it
+        (later(), subscription(origin=origin_of(request(0)))),  # nor did positions that somebody put together
+        (later(), replace(made, topics=("a",))),
+    ]
+    for asked, of in refused:
+        with pytest.raises(RefusedError, match="another subscription"):
+            check_token(asked, of, here)
 
 
 def test_a_token_of_a_lost_event_is_refused_and_the_error_says_whose_it_is() -> None:
