@@ -64,9 +64,9 @@ class RulesWatch:
 
     def _on_looked(self, looking: asyncio.Future[Authorizer | None]) -> None:
         self._looking = None
+        error = None if looking.cancelled() else looking.exception()  # whoever does not ask for it hears of it later
         if self._stopped or looking.cancelled():
             return
-        error = looking.exception()
         if error is None:
             self._tell_unusable("")
             if (successor := looking.result()) is not None:

@@ -114,9 +114,12 @@ class RulesOfFile(Rules):
             except ConfigurationError as error:
                 self._unusable = stamp, str(error)
             else:
-                if newer.rules != self.rules:
+                if newer._stamp != stamp:  # it has changed since it was looked at
+                    self._seen = newer._stamp
+                elif newer.rules != self.rules:
                     return newer
-                self._stamp, self._unusable = newer._stamp, None
+                else:
+                    self._stamp, self._unusable = stamp, None
         if self._unusable is not None:
             raise ConfigurationError(self._unusable[1])
         return None

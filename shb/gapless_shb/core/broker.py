@@ -181,7 +181,7 @@ class SubscriberHostingBroker:
             self._holders,
             self._waiting,
         )
-        self._rights = Rights(self._hosting, self._holders, self._ranges.reads, self._end_consumption)
+        self._rights = Rights(self._hosting, self._holders, self._takeovers, self._ranges.reads, self._end_consumption)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting, self._waiting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)

@@ -20,9 +20,11 @@ from gapless.core.wire.messages import Detached
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reads import Reads
 from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.subscriptions.checks import check_may_have
 from gapless_shb.core.subscriptions.holders import Holders
+from gapless_shb.core.subscriptions.takeovers import Takeovers
 
 PORTION: Final = 128
 """So many are judged in a turn: by a thousand rules that takes some milliseconds."""
@@ -34,21 +36,33 @@ class Rights:
     """What is left to be judged of what an SHB has given."""
 
     def __init__(
-        self, hosting: Hosting, holders: Holders, reads: Reads, end_consumption: Callable[[int, int, int], None]
+        self,
+        hosting: Hosting,
+        holders: Holders,
+        takeovers: Takeovers,
+        reads: Reads,
+        end_consumption: Callable[[int, int, int], None],
     ) -> None:
         self._hosting = hosting
+        self._takeovers = takeovers
         self._holders = holders
         self._reads = reads
         self._end_consumption = end_consumption
         self._version = 0
         """Of the rules by which it is judged; 0: everything is."""
+        self._has_news = False
+        """Whether the operator has to be told of subscriptions that were taken away, or are so no more."""
         self._unjudged: deque[Callable[[int, int], None]] = deque()
         self._forbidden: dict[int, str] = {}
-        """The durable subscriptions that were taken from their consumers, and are free since; with their names."""
+        """The durable subscriptions that were taken from whoever had them, and that nobody has since; their names."""
+        self._guests: dict[tuple[str, str], None] = {}
+        """The subscriptions of other homes that were taken from their consumers here, by client id and name."""
 
     def on_replaced(self, replaced: RulesReplaced, _now: int, _wall: int) -> None:
         """Other rules count: all that there is is to be judged."""
         self._version = replaced.version
+        self._has_news |= bool(self._guests)
+        self._guests.clear()  # by these rules they may be consumed again, here or elsewhere
         self._unjudged = deque(
             [
                 *(partial(self._judge_consumer, sid) for sid in self._hosting.consumers),
@@ -64,23 +78,29 @@ class Rights:
 
     def judge(self, now: int, wall: int) -> None:
         """Judges a portion, and says when that was all."""
-        before = len(self._forbidden)
         for _ in range(min(PORTION, len(self._unjudged))):
             self._unjudged.popleft()(now, wall)
-        if len(self._forbidden) > before:
-            self._tell()
         if not self._unjudged:
             self._hosting.outbox.emit(RulesHold(self._version))
             self._version = 0
+            if self._has_news:
+                self._tell()
 
     def on_beat(self) -> None:
         """Called every few seconds: looks whether what was forbidden is in use again, or gone."""
-        registry, consumers = self._hosting.registry, self._hosting.consumers
-        over = [sid for sid in self._forbidden if sid in consumers or registry.get(sid) is None]
+        over = [sid for sid in self._forbidden if self._is_had(sid) or self._hosting.registry.get(sid) is None]
         for sid in over:
             del self._forbidden[sid]
-        if over:
+        if self._guests:
+            for consumer in self._hosting.consumers.values():
+                guest = consumer.subscription
+                if guest.home and self._guests.pop((guest.client_id, guest.name), "") is None:
+                    self._has_news = True
+        if over or self._has_news:
             self._tell()
+
+    def _is_had(self, sid: int) -> bool:
+        return sid in self._hosting.consumers or self._holders.lock(sid) is not None
 
     def _judge_consumer(self, sid: int, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(sid)
@@ -88,7 +108,8 @@ class Rights:
             return  # who is being attached is judged before that is answered
         session = consumer.channel.session
         if refused := self._refusal(consumer.principal, session, sid):
-            self._note(sid)
+            self._note(consumer.subscription)
+            self._takeovers.left(sid)
             self._hosting.tell(session, Detached(sid, refused.code, str(refused)))
             self._end_consumption(sid, now, wall)
 
@@ -97,7 +118,9 @@ class Rights:
         if lock is None:
             return
         if refused := self._refusal(lock.session.principal, lock.session.number, sid):
-            self._note(sid)
+            subscription = self._hosting.registry.get(sid)
+            assert subscription is not None, "it was just judged"
+            self._note(subscription)
             self._holders.forbid(sid, str(refused))
 
     def _judge_read(self, key: tuple[int, int], _now: int, _wall: int) -> None:
@@ -108,9 +131,13 @@ class Rights:
                 self._reads.end(key, refused)
 
     def _refusal(self, principal: Principal, session: int, sid: int) -> RefusedError | None:
-        """Returns why somebody may not have a subscription any more; None if he may."""
+        """Returns why somebody may not have a subscription any more; None if he may.
+
+        One that was removed in this turn has reads still, which end with the turn.
+        """
         subscription = self._hosting.registry.get(sid)
-        assert subscription is not None, "what is gone has neither a consumer, nor a lease, nor a read"
+        if subscription is None:
+            return None
         try:
             check_may_have(self._hosting, principal, subscription)
         except RefusedError as refused:
@@ -118,15 +145,19 @@ class Rights:
             return refused
         return None
 
-    def _note(self, sid: int) -> None:
-        """A subscription that is kept here loses whoever has had it."""
-        subscription = self._hosting.registry.get(sid)
-        if subscription is not None and subscription.durable:
-            self._forbidden[sid] = f"{subscription.client_id}/{subscription.name}"
+    def _note(self, subscription: SubscriptionRecord) -> None:
+        """A subscription loses whoever has had it."""
+        if subscription.name:
+            self._has_news = True
+        if subscription.durable:
+            self._forbidden[subscription.sid] = f"{subscription.client_id}/{subscription.name}"
+        elif subscription.home:
+            self._guests[subscription.client_id, subscription.name] = None
 
     def _tell(self) -> None:
         """Tells the operator which subscriptions are left without those who had them."""
-        names = list(self._forbidden.values())
+        self._has_news = False
+        names = [*self._forbidden.values(), *("/".join(guest) for guest in self._guests)]
         if not names:
             text = "no subscription is without its consumer any more because the rules forbid it"
             self._hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_FORBIDDEN, text, over=True))

@@ -37,6 +37,7 @@ from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.checks import (
     called,
+    check_may_have,
     check_positions,
     check_sealed,
     found_for_ranges,
@@ -220,7 +221,12 @@ class Ranges:
         if subscription is None:
             self._hosting.tell(session.number, removed().answer(request.request))
         elif self._subscribing.is_settled(subscription):
-            self._answer_attach(session.number, request, subscription)
+            try:
+                check_may_have(self._hosting, session.principal, subscription)  # it may have waited
+            except RefusedError as refused:
+                self._hosting.tell(session.number, refused.answer(request.request))
+            else:
+                self._answer_attach(session.number, request, subscription)
         else:
             again = partial(self._answer_if_settled, sid)
             self._waiting.put(Reason.PREPARING, session, request, again, sid)

@@ -30,6 +30,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
+from gapless.core.wire.messages.users import NOBODY_IN_PARTICULAR
 from gapless_shb.core.hosting import MOVED, Hosting
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import (
@@ -189,6 +190,14 @@ class Home:
             # It came, or went on, while this SHB was not heard, and the subscription has changed since.
             self._end(node, renew, Code.MISMATCH, "the subscription was changed by another consumer meanwhile")
             return
+        who = _principal_of(renew, subscription)
+        if (attachment is None or not attachment.is_of(renew)) and not renew.leaves:
+            # It is no consumer of this process yet, and may become one: before anybody makes way for it.
+            try:
+                check_may_have(self._hosting, who, subscription)
+            except RefusedError as refused:
+                self._end(node, renew, refused.code, str(refused))
+                return
         self._make_way(renew, wall)
         attachment = self._attachments.get(renew.sid)
         is_free = self._hosting.registry.phase(renew.sid) in {Phase.FREE, Phase.RETURNING}
@@ -196,13 +205,6 @@ class Home:
         if attachment is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
             # This process knows no attachment of the consumer, or the attachment has ended. Nobody else has the
             # subscription.
-            who = Principal.of(subscription.principal if renew.principal is None else renew.principal)
-            try:
-                if not renew.leaves:
-                    check_may_have(self._hosting, who, subscription)
-            except RefusedError as refused:
-                self._end(node, renew, refused.code, str(refused))
-                return
             attachment = self._adopt(node, subscription, renew, who, now, wall)
         if attachment is None or not attachment.is_of(renew):
             self._end_other(node, subscription, renew, is_overtaken=is_overtaken)
@@ -420,6 +422,17 @@ class Home:
 
 def _taker_of(renew: Renew) -> Taker:
     return Taker(renew.instance, renew.process, renew.asked, renew.attempt, renew.again)
+
+
+def _principal_of(renew: Renew, subscription: SubscriptionRecord) -> Principal:
+    """As whom a consumer elsewhere is judged.
+
+    An older SHB does not say it: then by the name in the subscription's row. An older home has not noted that either:
+    then as somebody who has not said who he is, and not as the process itself, which may do everything.
+    """
+    if renew.principal is not None:
+        return Principal.of(renew.principal)
+    return Principal(subscription.principal or NOBODY_IN_PARTICULAR)
 
 
 def _taken_over(holder: Consumer | None, subscription: SubscriptionRecord) -> str:

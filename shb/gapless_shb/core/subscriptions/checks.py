@@ -70,13 +70,15 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
 
 def checked_new(session: ClientSession, request: Subscribe, hosting: Hosting, now: int) -> SubscriptionRecord:
     """Returns the record of the subscription that a request creates. Raises RefusedError if it may not."""
+    record = wanted(session, request)
+    check_may_have(hosting, session.principal, record)  # it may have waited: other rules may count now
     check_count(session, hosting)
     check_room(request, hosting)
     checked_filter(session, request, hosting.selector_limits)
     check_mail_room(session, request, hosting)
     if request.start is StartAt.TOKEN:
         check_stands(request, hosting, now)
-    return wanted(session, request)
+    return record
 
 
 def check_count(session: ClientSession, hosting: Hosting) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Sequence
@@ -221,3 +222,17 @@ async def test_when_it_is_stopped_nothing_comes_of_a_look_and_there_is_none_any_
     assert len(rules.asked) == 1
     assert (office.found, office.alarms) == ([], [])
     assert [record for record in caplog.records if record.name.startswith("gapless")] == []
+
+
+async def test_nothing_is_logged_of_a_look_that_fails_after_the_stop(caplog: pytest.LogCaptureFixture) -> None:
+    rules = Changing()
+    watch = Office(rules)
+    rules.next = LookupError("no")
+    rules.may_answer.clear()
+    watch.watch.look()
+    watch.watch.stop()
+    rules.may_answer.set()
+    await watch.ended()
+    gc.collect()
+
+    assert caplog.records == []

@@ -23,7 +23,7 @@ from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.roaming.harness import Node, Pair, begins
 from unit.gapless_shb.core.subscriptions.test_claims import Claiming, enlisted
 from unit.gapless_shb.core.subscriptions.test_commits import at
-from unit.gapless_shb.core.test_rights import ADA, BOB, Rules
+from unit.gapless_shb.core.test_asking_rules import ADA, BOB, Rules
 
 CONSUME_S = Action.CONSUME, Durable("c", "s")
 SUBSCRIBE_ALL = Action.SUBSCRIBE, "#"

@@ -140,7 +140,7 @@ class EndLease(ClientMessage, frozen=True, tag=46):
 
 
 class LeaseLost(ServerMessage, frozen=True, tag=46):
-    """A lease has ended: taken over, or its subscription was removed."""
+    """A lease has ended: taken over, its subscription was removed, or rules forbid it since."""
 
     request: int
     code: Code

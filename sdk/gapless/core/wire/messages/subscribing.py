@@ -269,7 +269,7 @@ class Committed(ServerMessage, frozen=True, tag=28):
 
 
 class Detached(ServerMessage, frozen=True, tag=23):
-    """The broker has ended the consumption of a subscription: taken over, unsubscribed, or its token is bad."""
+    """The broker has ended the consumption of a subscription: taken over, removed, forbidden, or its token is bad."""
 
     sid: int
     code: Code
