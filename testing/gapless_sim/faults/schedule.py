@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gapless_sim.faults.administrator import retire, shb_of
 from gapless_sim.faults.map_changes import MapChanges
 from gapless_sim.faults.reconfiguration import add_pubend, change_policy
+from gapless_sim.faults.rule_changes import RuleChanges
 from gapless_sim.faults.second_processes import SecondProcesses
 from gapless_sim.recording.pubend_logs import LOG
 from gapless_sim.world.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
@@ -104,6 +105,7 @@ class Faults:
         self._over = False
         self._maps = MapChanges(world, add_intermediate)
         self._seconds = SecondProcesses(world)
+        self._rules = RuleChanges(world)
         self._kinds = self._table()
 
     def begin(self) -> None:
@@ -131,6 +133,8 @@ class Faults:
         world.network.speed_up()
         world.seam.begin_liveness()
         self._seconds.finish()
+        if options.rule_changes:
+            self._rules.finish()
         self._maps.finish()
         for broker in world.brokers.values():
             self._mend(broker)
@@ -191,6 +195,7 @@ class Faults:
             (options.additions, self._add_pubend),
             (options.policy_changes, self._change_policy),
             (options.map_changes, self._maps.strike),
+            (options.rule_changes, self._rules.strike),
             (options.second_processes, self._seconds.strike),
             (options.second_hosts, self._seconds.strike_host),
             (network.late, self._world.network.bring_leftovers),

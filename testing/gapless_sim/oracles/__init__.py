@@ -34,6 +34,7 @@ from gapless_sim.oracles.positions import U03Positions
 from gapless_sim.oracles.progress_probes import V4Probing
 from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
 from gapless_sim.oracles.release import I8Release
+from gapless_sim.oracles.rights import A1Held
 from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol, P2Bounded
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
@@ -114,6 +115,7 @@ def all_oracles(world: World) -> list[Oracle]:
         probing,
         L1Lag(model),
         *([X1OneConsumer(model), X2OneName(model)] if world.roaming is not None else []),
+        *([A1Held(model)] if world.options.rule_changes else []),
         CatchingUp(model),
         *_oracles_of_cells(model, pieces),
     ]

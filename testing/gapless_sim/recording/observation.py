@@ -122,6 +122,9 @@ class Oracle:
 
     # Between SHBs and their clients.
 
+    def came(self, broker: str, session: int, client_id: str) -> None:
+        """A client's session asks an SHB for something: said before each request that is watched."""
+
     def received(self, broker: str, session: int, message: Any) -> None:
         """An SHB received this message from a client's session."""
 

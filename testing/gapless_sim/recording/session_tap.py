@@ -84,6 +84,7 @@ def _watched_handler(world: World, broker: str, kind: type, handler: RequestHand
         return handler
 
     def receive(session: ClientSession, message: Any, now: int, wall: int) -> None:
+        world.observe.came(broker, session.number, session.client_id)
         world.observe.received(broker, session.number, message)
         handler(session, message, now, wall)
 

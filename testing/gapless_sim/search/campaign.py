@@ -14,7 +14,7 @@ from gapless_sim.search.exhaustive import Outcome, Task, perform
 from gapless_sim.search.result import Failure, Result
 from gapless_sim.search.storages import SIMULATED, faults_on, options_on, run_on
 from gapless_sim.world.choices import Choices
-from gapless_sim.world.options import FAULTS, SECOND, Options, draw_options, with_order, with_policies
+from gapless_sim.world.options import FAULTS, SECOND, Options, draw_options, with_order, with_policies, with_rules
 from gapless_sim.world.topology import with_bypasses, with_interest_turns, with_replacements, with_topology
 
 SEEDS_PER_PROCESS = 400
@@ -54,6 +54,7 @@ class Plan:
         placed = with_bypasses(placed, choices.stream("bypasses"))
         if "operator" in faults:
             placed = with_replacements(placed, choices.stream("replacements"))
+            placed = with_rules(placed, choices.stream("rules"))
         return options_on(self.storage, with_order(placed, choices.stream("order")))
 
     def command(self, seed: int, router: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.errors import (
+    AuthorizationError,
     ConfigurationError,
     SubscriptionError,
     SubscriptionNotFoundError,
@@ -204,6 +205,10 @@ class RoamingApplication(ConsumingApplication):
                 self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
             return
         is_wanted = self.consumers.get(consumer.row.number) is consumer
+        if isinstance(error, AuthorizationError) and self.world.options.rule_changes:
+            if is_wanted:  # it may consume again one day, and asks until then
+                self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
+            return
         if isinstance(error, SubscriptionTakenOverError) and is_wanted and not consumer.row.ended:
             raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
         super()._on_over(consumer, error)

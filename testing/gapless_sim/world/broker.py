@@ -26,6 +26,7 @@ from gapless.spi import VolumeIdentity
 from gapless_sim.world.disk_driver import DiskDriver
 from gapless_sim.world.kafka_network import SimLogs
 from gapless_sim.world.options import MILLISECOND, SECOND
+from gapless_sim.world.rules import ALL_MAY, SimRules
 
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, Note, RaisedAlarm
@@ -73,6 +74,8 @@ class SimBroker:
         """So many reads of its disk were carried out, in all its lives."""
         self.topology = world.topology
         """The map that it has read, or will at its next start; None where there are no cells."""
+        self.rules = ALL_MAY
+        """The newest rules that it has seen, in a world with rules."""
         self.removed = False
         """Whether the map has it no more: then it is not started again."""
         self.tampered = False
@@ -174,6 +177,9 @@ class SimBroker:
         self.durable = volume.capabilities.durable
         world.observe.began(self)
         self.effect("claim")
+        authority = self.loaded.authorizer
+        if authority.asks and authority.authorizer is not self.rules:  # as it reads them when it starts
+            authority.replace(self.rules, ())
         machine = make_machine(self.loaded, volume, identity, self)
         self.effect("recover")
         self.machine = machine
@@ -227,6 +233,14 @@ class SimBroker:
         self.away_until = self.world.now + duration
         self.crash() if silent else self.kill()
         self.world.after(duration, self.name, "boot", self.boot)
+
+    def take_rules(self, rules: SimRules) -> None:
+        """It has looked at its rules, and these are there: older ones are not seen any more."""
+        if rules.number <= self.rules.number:
+            return
+        self.rules = rules
+        if self.machine is not None and self.machine.alive:
+            self.machine.on_authorizer(rules)
 
     def pause(self, duration: int) -> None:
         """The process stands still: it does nothing, and receives everything later."""
@@ -339,7 +353,7 @@ class SimBroker:
     def accept(self, link: ClientLink) -> None:
         """A client has connected."""
         assert self.machine is not None
-        owner = link.handler = self.machine.accept(link, WITHIN)
+        owner = link.handler = self.machine.accept(link, 0 if self.loaded.listeners else WITHIN)
         life = self.life
         link.upward.on_payloads = lambda payloads: None if life.over else self._hear(owner.on_frames, payloads)
         link.downward.on_drained = lambda: None if life.over else owner.on_drained()

@@ -214,6 +214,8 @@ class Options:
     """Second processes of a node without roles, a second: likewise."""
     second_hosts: float = 0.0
     """Second processes of a node that is a PHB and nothing else, likewise."""
+    rule_changes: float = 0.0
+    """Changes of the rules about who may consume, a second: with any, there are rules."""
     wants_silence: float = 0.3
     catchup_bytes: int = 48 << 20
     """What an SHB keeps of what its readers share: with less, they ask the PFS and the network again."""
@@ -393,6 +395,21 @@ def with_policies(options: Options, draws: Stream) -> Options:
         seconds = options.max_retain_seconds if policy == "bytes and age" else None
         options = replace(options, max_retain_bytes=max_bytes, max_retain_seconds=seconds)
     return replace(options, subscription_expiry_seconds=expiry)
+
+
+RULES_SHARE = 0.3
+"""In so many of the runs about `roaming` alone there are rules, which change."""
+
+
+def with_rules(options: Options, draws: Stream) -> Options:
+    """The same, and now and then with rules: drawn apart from all else.
+
+    Where disks are lost, applications go on with their tokens, as often as they have to: they are left alone.
+    """
+    often, rate = draws.chance(RULES_SHARE), draws.pick((0.2, 0.5))
+    if not often or options.workload != "roaming" or options.replacements:
+        return options
+    return replace(options, rule_changes=rate)
 
 
 ORDERED_SHARE = 0.2

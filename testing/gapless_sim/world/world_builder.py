@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from gapless_sim.world.clocks import NodeClock
 from gapless_sim.world.disk import Disk, memory_disk
 from gapless_sim.world.kafka_network import TOPIC, SimKafka
 from gapless_sim.world.routers import HOSTILE
+from gapless_sim.world.rules import ALL_MAY, LISTENER
 from gapless_sim.world.topology import BYPASSING, READS_IN_TURNS, topology_of
 from gapless_sim.world.world import World
 
@@ -183,8 +184,8 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     return Loaded(
         config=config,
         open_auth={"anonymous": plugins.load("auth", "anonymous")},
-        authorizer=Authority(AllowAll()),
-        listeners=(),
+        authorizer=Authority(ALL_MAY if options.rule_changes else AllowAll()),
+        listeners=(cast("Any", LISTENER),) if options.rule_changes else (),
         open_storage=None,
         open_routing=_seeded_router(world, name, routing),
         open_roles={role: _open_role(world, name, role) for role in hosted},

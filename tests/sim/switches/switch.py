@@ -27,7 +27,8 @@ class Switch:
     oracle: tuple[str, ...]
     """The invariants of docs/protocol/invariants.md that are meant to find it. Beyond those, `cores`: our cores keep
     their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them; `L1`: what
-    is listed is true; `X1`: a subscription has one consumer; `X2`: a name has one subscription; `X3`: a token that
+    is listed is true; `A1`: what rules forbid
+    is given to nobody; `X1`: a subscription has one consumer; `X2`: a name has one subscription; `X3`: a token that
     an application has stored is let in."""
     needs: str
     """What must happen for it to show."""
