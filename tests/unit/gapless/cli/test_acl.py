@@ -120,10 +120,11 @@ def test_show_has_each_rule_and_what_is_to_be_looked_at(gapless: Gapless, rules:
 
     assert "(line 16)" in shown
     assert f"look at {rules}: [[allow]] 3 (line 12): 'desk-*' is for nobody" in shown
-    assert [row.get("kind") for row in rows] == ["allow", "allow", "allow", "deny", None]
+    assert [row.get("kind") for row in rows] == ["allow", "allow", "allow", "deny", None, None]
     assert rows[1]["actions"] == ["subscribe", "consume", "observe"]
     assert rows[1]["names"] == ["billing.*"]
-    assert "is for nobody" in rows[-1]["doubt"]
+    assert "is for nobody" in rows[-2]["doubt"]
+    assert f"these are the rules {rows[-1]['rules']}\n" in shown
 
 
 def expectations(tmp_path: Path, *tables: str) -> Path:
