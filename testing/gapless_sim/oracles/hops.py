@@ -198,7 +198,7 @@ class K5Answered(HopJudge):
             questions = self._questions.setdefault(hop.back, [])
             asked = Question(message.pubend, _taken_over(questions, message, ranges), self.world.now, ranges)
             asked.is_known = self._knows.get((hop.target, message.pubend)) is self.world.brokers[hop.target].life
-            questions.append(asked)
+            self._questions[hop.back] = [*_open(questions), asked]
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
                 if (
@@ -219,10 +219,13 @@ class K5Answered(HopJudge):
         if type(message) is Knowledge:
             self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
             self._sent.setdefault(hop, deque()).append((self.world.now, message))
-            for question in self._questions.get(hop, ()):
+            questions = self._questions.get(hop, [])
+            for question in questions:
                 if question.pubend == message.pubend:
                     question.ranges.remove(message.lo, message.hi)
                     question.owed.remove(message.lo, message.hi)
+            if questions:
+                self._questions[hop] = _open(questions)
 
     def _under_way(self, hop: Hop, pubend: PubendId) -> IntervalSet:
         """What may be on its way on a hop."""
@@ -241,9 +244,7 @@ class K5Answered(HopJudge):
             if not hop.is_up or hop.link.rates[hop.end]:  # what is owed on a link that is slow is asked for again
                 del self._questions[hop]
                 continue
-            self._questions[hop] = kept = [
-                each for each in questions if each.ranges and now - each.asked_at < REMEMBERED
-            ]
+            self._questions[hop] = kept = [each for each in _open(questions) if now - each.asked_at < REMEMBERED]
             resumed = self.world.brokers[hop.source].paused_until
             for question in kept:
                 if question.owed and now - max(question.owed_since, resumed) > ANSWERED_WITHIN:
@@ -266,6 +267,11 @@ class K5Answered(HopJudge):
                 question.owed.add(start, end)
         if question.owed and not was_owed:
             question.owed_since = self.world.now
+
+
+def _open(questions: Sequence[Question]) -> list[Question]:
+    """Those that are not answered: where thousands are asked in a second, all others are not looked at again."""
+    return [question for question in questions if question.ranges]
 
 
 def _may_be_full(hop: Hop, weight: int) -> bool:
