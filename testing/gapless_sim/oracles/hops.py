@@ -5,6 +5,7 @@ These hold for routers that work by hops. They watch the frames between brokers,
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,24 @@ def _contains(ranges: Ranges, tick: Tick) -> bool:
     return False
 
 
+class TimesAsked:
+    """How often a tick was asked for: what is asked for at once is disjoint."""
+
+    def __init__(self) -> None:
+        self._los: list[Tick] = []
+        self._his: list[Tick] = []
+
+    def add(self, ranges: Ranges) -> None:
+        """It is asked for these."""
+        for lo, hi in ranges:
+            insort(self._los, lo)
+            insort(self._his, hi)
+
+    def count(self, tick: Tick) -> int:
+        """As many ranges contain a tick as begin below it and do not end there."""
+        return bisect_left(self._los, tick) - bisect_left(self._his, tick)
+
+
 class V4ByHop(HopJudge):
     """An event crosses a link once, and once more for each time that it is asked for there.
 
@@ -90,7 +109,7 @@ class V4ByHop(HopJudge):
         super().__init__(model)
         self._copies: dict[Hop, Counter[tuple[PubendId, Tick, bool]]] = {}
         """Of each event, what was said as an answer apart from what was not."""
-        self._asked: dict[tuple[str, str, PubendId], list[Ranges]] = {}
+        self._asked: dict[tuple[str, str, PubendId], TimesAsked] = {}
         """What was asked for of a pubend, by who answers and whom: an answer may go on a later link."""
         self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
         """How often a mate has handed an event to a node, to be said in its stead."""
@@ -120,7 +139,7 @@ class V4ByHop(HopJudge):
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """Notes what may be said once more."""
         if type(message) is Want:
-            self._asked.setdefault((hop.target, hop.source, message.pubend), []).append(message.ranges)
+            self._asked.setdefault((hop.target, hop.source, message.pubend), TimesAsked()).add(message.ranges)
         elif type(message) is Knowledge and self._are_mates(hop):
             handed = self._handed.setdefault(hop.target, Counter())
             handed.update((message.pubend, tick) for tick in message.data.ticks)
@@ -144,7 +163,8 @@ class V4ByHop(HopJudge):
         return 1 + again + self._handed.get(hop.source, Counter())[pubend, tick]
 
     def _asked_for(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
-        return sum(_contains(ranges, tick) for ranges in self._asked.get((hop.source, hop.target, pubend), ()))
+        asked = self._asked.get((hop.source, hop.target, pubend))
+        return 0 if asked is None else asked.count(tick)
 
     def _cells_beyond(self, node: str) -> int:
         """For how many cells a node may ask a mate to speak in its stead."""
@@ -198,7 +218,7 @@ class K5Answered(HopJudge):
             questions = self._questions.setdefault(hop.back, [])
             asked = Question(message.pubend, _taken_over(questions, message, ranges), self.world.now, ranges)
             asked.is_known = self._knows.get((hop.target, message.pubend)) is self.world.brokers[hop.target].life
-            questions.append(asked)
+            self._questions[hop.back] = [*_open(questions), asked]
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
                 if (
@@ -219,10 +239,13 @@ class K5Answered(HopJudge):
         if type(message) is Knowledge:
             self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
             self._sent.setdefault(hop, deque()).append((self.world.now, message))
-            for question in self._questions.get(hop, ()):
+            questions = self._questions.get(hop, [])
+            for question in questions:
                 if question.pubend == message.pubend:
                     question.ranges.remove(message.lo, message.hi)
                     question.owed.remove(message.lo, message.hi)
+            if questions:
+                self._questions[hop] = _open(questions)
 
     def _under_way(self, hop: Hop, pubend: PubendId) -> IntervalSet:
         """What may be on its way on a hop."""
@@ -241,9 +264,7 @@ class K5Answered(HopJudge):
             if not hop.is_up or hop.link.rates[hop.end]:  # what is owed on a link that is slow is asked for again
                 del self._questions[hop]
                 continue
-            self._questions[hop] = kept = [
-                each for each in questions if each.ranges and now - each.asked_at < REMEMBERED
-            ]
+            self._questions[hop] = kept = [each for each in _open(questions) if now - each.asked_at < REMEMBERED]
             resumed = self.world.brokers[hop.source].paused_until
             for question in kept:
                 if question.owed and now - max(question.owed_since, resumed) > ANSWERED_WITHIN:
@@ -266,6 +287,11 @@ class K5Answered(HopJudge):
                 question.owed.add(start, end)
         if question.owed and not was_owed:
             question.owed_since = self.world.now
+
+
+def _open(questions: Sequence[Question]) -> list[Question]:
+    """Those that are not answered: where thousands are asked in a second, all others are not looked at again."""
+    return [question for question in questions if question.ranges]
 
 
 def _may_be_full(hop: Hop, weight: int) -> bool:

@@ -12,7 +12,7 @@ from gapless.core.network.frames import Address, encode
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
-from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, K12Slack, V4ByHop
+from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, K12Slack, TimesAsked, V4ByHop
 from gapless_sim.recording.frame_tap import Hop
 from gapless_sim.world.network import BrokerLink
 from gapless_sim.world.options import SECOND
@@ -142,6 +142,15 @@ def test_who_has_asked_is_not_told_again_without_a_word_that_it_is_an_answer() -
         tree.sends("phb1", "ib1", tree.know(0, 9, 5))
 
 
+def test_how_often_a_tick_was_asked_for_is_how_many_ranges_have_it() -> None:
+    asked, times = [((0, 5), (7, 9)), ((3, 8),), ((4, 5),), ((5, 9),)], TimesAsked()
+    for ranges in asked:
+        times.add(ranges)
+
+    counts = [sum(lo < tick <= hi for ranges in asked for lo, hi in ranges) for tick in range(11)]
+    assert [times.count(tick) for tick in range(11)] == counts
+
+
 # ------------------------------------------------------------------------------------------------ K5
 
 
@@ -176,6 +185,20 @@ def test_who_asks_again_with_a_higher_need_gets_one_answer_that_is_good_for_both
     tree.after(6 * SECOND)
     with violates("K5"):
         tree.judge.checkpoint()
+
+
+@pytest.mark.parametrize("how", ["answered", "asked again"])
+def test_of_a_question_that_is_over_nothing_is_kept(how: str) -> None:
+    """Knowledge 2681: thousands were asked within a second, and with each frame all of them were looked at."""
+    tree = asked()
+    questions = tree.judge._questions  # type: ignore[attr-defined]
+    hop = tree.hop("ib1", "shb1")
+    if how == "answered":
+        tree.sends("ib1", "shb1", tree.know(0, 9, reply=True))
+    else:
+        tree.sends("shb1", "ib1", want((0, 10)))
+
+    assert [tuple(each.ranges) for each in questions[hop]] == ([] if how == "answered" else [((0, 10),)])
 
 
 # ------------------------------------------------------------------------------------------------ K6
