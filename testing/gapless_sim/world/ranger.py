@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 POLL_MS = 500
 ANSWER_LIMIT_MS = 5000
+FEW = 3
+"""So many events are in a batch of whoever could not read a larger one in time."""
 SOMETIMES = (
     "ranges.acknowledged",
     "ranges.batch bounded",
@@ -79,6 +81,8 @@ class Ranger:
         self._planned: dict[PubendId, Tick] = {}
         self._todo: deque[tuple[PubendId, Tick, Tick]] = deque()
         self._reading: Reading | None = None
+        self._takes_few = False
+        """Whether its batches are small from now on."""
         client.world.observe.subscribing(self)
         self.number = client.core.ranges.attach(self.wanted, client.monotonic())
         client.own(self.number, self)
@@ -154,16 +158,18 @@ class Ranger:
         if all(tick <= self.position[pubend] for pubend, tick in found.items()):
             self.client.world.sometimes("ranges.nothing to read")
             self.later(self._look, 10)
+        elif self._takes_few:
+            self._ask_bound(FEW, None)
         elif not self.eager and self._draws.chance(0.4):
             most = self._draws.between(1, 5)
-            in_bytes = self._draws.chance(0.3)
-            number = self.client.core.ranges.bound(
-                self.target, self.position, most, 200 * most if in_bytes else None, self.client.monotonic()
-            )
-            self.client.world.sometimes("ranges.batch bounded")
-            self._ask(number, self._on_bound)
+            self._ask_bound(most, 200 * most if self._draws.chance(0.3) else None)
         else:
             self._plan(found)
+
+    def _ask_bound(self, events: int, size: int | None) -> None:
+        number = self.client.core.ranges.bound(self.target, self.position, events, size, self.client.monotonic())
+        self.client.world.sometimes("ranges.batch bounded")
+        self._ask(number, self._on_bound)
 
     def _on_bound(self, answer: Ticks) -> None:
         self._plan({p.pubend: p.tick for p in answer.positions if p.pubend in self.position})
@@ -200,7 +206,12 @@ class Ranger:
         if not self._todo:
             self._commit()
             return
-        self._reading = Reading(self, *self._todo.popleft(), self._on_read, self._next)
+        self._reading = Reading(self, *self._todo.popleft(), self._on_read, self._give_up_range)
+
+    def _give_up_range(self) -> None:
+        """It takes too long, perhaps at a broker with little memory: reading all at once it would come nowhere."""
+        self._takes_few = True
+        self._next()
 
     def _on_read(self, reading: Reading) -> None:
         """All of a range is here: it is taken; now and then it is read once more, as a second attempt does."""
