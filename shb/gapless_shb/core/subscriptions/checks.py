@@ -18,6 +18,7 @@ from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
 from gapless.selectors.topics import check_new_patterns, patterns_meet
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.state.places import node_of
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord, terms_of
 from gapless_shb.core.subscriptions.unheard import may_be_there, of_its_name, what_followed
@@ -318,19 +319,23 @@ def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: H
 
 
 def _is_of_lost_home(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> bool:
-    """Whether a token is of what a subscription was at another home, before one of its tokens made it anew here.
+    """Whether a token is of what a subscription was at a home that is lost, before it was made anew here.
 
-    That may have been an older token: of a request that lay somewhere while another SHB served the application on a
-    later token's word. The network's seal proves that both are of one client, name and filter. Only from where the
-    subscription begins anything is kept for it.
+    What made it anew may have been an older request, which lay somewhere while the application went on: with an older
+    token, or with none where it is the very first one. The network's seal proves that both are of one client, name and
+    filter. Only from where the subscription begins anything is kept for it.
     """
-    if not (subscription.origin and subscription.origin[0]) or request.token_home in {"", hosting.seals.home}:
+    home, places = request.token_home, hosting.places
+    if home in {"", hosting.seals.home}:
+        return False
+    is_lost = node_of(home) == places.broker or not places.have(node_of(home))
+    if not is_lost and not (subscription.origin and subscription.origin[0]):
         return False
     ticks = ticks_of(request) or {}
     begins = ((stream.pubend, stream.positions[subscription.sid].start) for stream in hosting.streams.values())
     if any(ticks.get(pubend, begin) < begin for pubend, begin in begins):
         return False
-    named = request.token_home, request.token_sid, request.token_generation
+    named = home, request.token_sid, request.token_generation
     return hosting.seals.vouch(subscription, *named, request.token_seal)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gapless.core.ports import Roaming
 from gapless.core.wire.messages import Code, InUse, Position, StartAt, Subscribe
 from gapless.core.wire.tokens import seal
+from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.seals import Seals
@@ -69,31 +70,49 @@ def test_the_request_that_created_it_may_come_again_until_something_is_acknowled
             check_token(again, made, place)
 
 
-@pytest.mark.parametrize("acked", [100, 300])
-def test_a_later_token_of_a_lost_home_is_good_for_what_an_earlier_one_made_anew(acked: int) -> None:
-    """Roaming 1456, 2040: a request that had lain somewhere came first, and silence behind it was acknowledged."""
-    roaming = Roaming(("n1", "n2"), b"common")
-    former, here = Seals("n1@1", NETWORK, b"former", roaming), hosting(acked)
-    here.seals = Seals("n1@2", NETWORK, SECRET, roaming)
-    made = subscription(origin=origin_of(request(3)))
+class Remade:
+    """A subscription of the node n1, which has its second volume, and tokens of what it was before."""
 
-    def later(tick: int = 150, home: str = "n1@1", sid: int = 5) -> Subscribe:
-        offered = former.of(replace(made, sid=5))
+    def __init__(self, acked: int = 100) -> None:
+        self.roaming = Roaming(("n1", "n2"), b"common")
+        self.here = hosting(acked)
+        self.here.seals = Seals("n1@2", NETWORK, SECRET, self.roaming)
+        self.here.places = Places(self.roaming, "n1")
+
+    def later(self, tick: int = 150, home: str = "n1@1", sid: int = 5, of: str = "") -> Subscribe:
+        """A request with a token of the home `of`, which says that it is of `home`."""
+        former = Seals(of or home, NETWORK, b"former", self.roaming)
+        offered = former.of(replace(subscription(), sid=5))
         return replace(request(sid, 1, offered, tick), token_home=home)
 
-    check_token(later(), made, here)
-    check_token(later(tick=100), made, here)
-    refused = [
-        (later(tick=99), made),  # nothing is kept for it there
-        (later(home="n1@2"), made),  # ids are never used again: it was removed here
-        (later(sid=6), made),
-        (later(), subscription()),  # no token made it
-        (later(), subscription(origin=origin_of(request(0)))),  # nor did positions that somebody put together
-        (later(), replace(made, topics=("a",))),
-    ]
-    for asked, of in refused:
+    def refuses(self, asked: Subscribe, of: SubscriptionRecord) -> None:
         with pytest.raises(RefusedError, match="another subscription"):
-            check_token(asked, of, here)
+            check_token(asked, of, self.here)
+
+
+@pytest.mark.parametrize("acked", [100, 300])
+@pytest.mark.parametrize("origin", [None, origin_of(request(3))])
+@pytest.mark.parametrize("home", ["n1@1", "n3@1"], ids=["another volume", "a node that is gone"])
+def test_a_later_token_of_a_lost_home_is_good_for_what_an_earlier_request_made_anew(
+    acked: int, origin: tuple[int, int, int] | None, home: str
+) -> None:
+    """Roaming 1456, 2040, 2200: a request that had lain somewhere came first, and silence was acknowledged."""
+    remade, made = Remade(acked), subscription(origin=origin)
+
+    check_token(remade.later(home=home), made, remade.here)
+    check_token(remade.later(tick=100, home=home), made, remade.here)
+    remade.refuses(remade.later(tick=99, home=home), made)  # nothing is kept for it there
+    remade.refuses(remade.later(sid=6, home=home), made)
+    remade.refuses(remade.later(home="n1@2", of=home), made)  # ids are never used again: it was removed here
+    remade.refuses(remade.later(home=home), replace(made, topics=("a",)))
+
+
+def test_a_token_of_a_home_that_is_there_is_good_only_for_what_one_of_its_tokens_has_made() -> None:
+    remade = Remade()
+
+    check_token(remade.later(home="n2@1"), subscription(origin=origin_of(request(3))), remade.here)
+    remade.refuses(remade.later(home="n2@1"), subscription())
+    remade.refuses(remade.later(home="n2@1"), subscription(origin=origin_of(request(0))))
 
 
 def test_a_token_of_a_lost_event_is_refused_and_the_error_says_whose_it_is() -> None:
