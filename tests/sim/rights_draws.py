@@ -146,6 +146,8 @@ class Session:
     numbers: dict[int, str] = field(default_factory=dict)
     rows: list[Any] = field(default_factory=list)
     hidden: int = 0
+    said: dict[object, list[Asked]] = field(default_factory=dict)
+    """All that was ever said under a number, where frames are mutated."""
 
     @property
     def node(self) -> str:
@@ -165,7 +167,8 @@ def node_of(pubend: str) -> str:
 
 def host_of(topic: str) -> str:
     """The node whose pubends take a topic."""
-    return next(node for node, patterns in CARRIES.items() if any(topic in topics_of(each) for each in patterns))
+    hosts = (node for node, patterns in CARRIES.items() if any(topic in topics_of(each) for each in patterns))
+    return next(hosts, "east")
 
 
 _decode = msgspec.msgpack.Decoder(Event).decode
@@ -175,7 +178,7 @@ def rows_of(events: EventColumns) -> Iterator[tuple[str, str]]:
     """The topic and the body of each event."""
     for whole in events.cut()[0]:
         event = _decode(whole)
-        yield event.topic, event.body.decode()
+        yield event.topic, event.body.decode("latin-1")
 
 
 class Draws:

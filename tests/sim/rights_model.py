@@ -35,7 +35,7 @@ class Owned(NamedTuple):
 @lru_cache(maxsize=4096)
 def topics_of(pattern: str) -> frozenset[str]:
     """The topics that a pattern matches."""
-    known = (part if part in {*LEVELS, "*", "#"} else "z" for part in pattern.split("."))
+    known = (part if part in {*LEVELS, "*", "#"} else "z" for part in pattern.split(".")[:4])
     text = r"\.".join({"*": r"[^.]+", "#": r".*"}.get(part, part) for part in known)
     text = text if pattern == "#" else text.replace(r"\..*", r"(\..*)?")
     return frozenset(topic for topic in TOPICS if re.fullmatch(text, topic))

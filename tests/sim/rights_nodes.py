@@ -4,8 +4,8 @@
     nodes.wait(until)         the same, and time passes from deadline to deadline until something is so
     nodes["east"].connect(…)  a client that speaks wire messages
 
-Both host pubends and subscriptions, each has topics of its own, and subscriptions roam. No link has any delay, so what a
-machine has said is heard before the next turn of any machine.
+Both host pubends and subscriptions, each has topics of its own, and subscriptions roam. No link has any delay, so what
+a machine has said is heard before the next turn of any machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Requests drawn at random under rules that change, and what must not come of them.
 
-Five principals ask over sessions at two nodes. The model (`rights_model`) says what each of them may; this keeps account
-of what there is (subscriptions, consumers, publishers, leases, events), and holds each answer, each row and each event
-against both:
+Five principals ask over sessions at two nodes. The model (`rights_model`) says what each of them may; this keeps
+account of what there is (subscriptions, consumers, publishers, leases, events), and holds each answer, each row and
+each event against both:
 
 - a request that is granted was allowed, and one that is refused as forbidden was not;
 - what is delivered or read is allowed by the rules that hold where it is, and was logged by somebody who might;
@@ -679,7 +679,7 @@ class Play:
                 if True not in self._allowed(session.who, need):
                     raise self._fault(session, f"{events} come, and {need} is forbidden")
             self._check_events(session, consumer.topics, events)
-            consumer.got.update(event.body.decode() for event in events)
+            consumer.got.update(event.body.decode("latin-1") for event in events)
             self.counts["events delivered"] += len(events)
             return
         for event in events:
@@ -700,13 +700,13 @@ class Play:
     def _check_events(self, session: Session, topics: Sequence[str], events: Sequence[Any]) -> None:
         for event in events:
             self._was_published(session, event)
-            if not any(event.topic in topics_of(pattern) for pattern in topics):
+            if not any(topics_of(event.topic) <= topics_of(pattern) for pattern in topics):
                 raise self._fault(session, f"{event} comes, which is not one of {topics}")
             if True not in self._allowed(session.who, (session.node, "subscribe", event.topic)):
                 raise self._fault(session, f"{event} comes, and its topic is forbidden")
 
     def _was_published(self, session: Session, event: Any) -> None:
-        body = event.body.decode()
+        body = event.body.decode("latin-1")
         if body in self.never or self.logged.get(body) != event.topic:
             raise self._fault(session, f"{event} was logged, and was not let")
 
