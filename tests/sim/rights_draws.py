@@ -26,6 +26,7 @@ from gapless.core.wire.messages import (
     Detach,
     EndLease,
     InUse,
+    ListedSubscription,
     ListPubends,
     ListSubscriptions,
     ListUsers,
@@ -51,7 +52,7 @@ from sim.rights_model import Owned, Table, Who, topics_of
 from sim.rights_nodes import CARRIES, NAMES, SECOND, Client
 
 PRINCIPALS: Final = (Who("ada", ("x",)), Who("bob", ("x", "y")), Who("cyd", ("y",)), Who("dan"), Who("anonymous"))
-CLIENT_IDS: Final = ("ada", "ada-1", "bob", "bob-1", "cyd", "dan", "pool-1", "")
+CLIENT_IDS: Final = ("ada", "ada-1", "bob", "bob-1", "cyd", "dan", "dana", "pool-1", "")
 NAMES_OF_SUBSCRIPTIONS: Final = ("late", "low", "job")
 TOPICS: Final = ("a", "b", "c", "a.a", "a.b", "b.a", "b.b", "c.a", "b.a.c")
 PATTERNS: Final = ("#", "*", "a.#", "b.#", "*.a", "a.*", "b.a.#", "*.*", "c.#", *TOPICS)
@@ -90,6 +91,8 @@ class Asked:
     """Whether its answer may take as long as it likes."""
     touched: int = 0
     """How many times subscriptions had been touched then."""
+    users: int = 0
+    """How many times somebody had asked for another user then."""
 
 
 @dataclass
@@ -143,9 +146,8 @@ class Session:
     opening: dict[int, Asked] = field(default_factory=dict)
     leases: dict[int, Consumer] = field(default_factory=dict)
     reads: dict[int, Asked] = field(default_factory=dict)
-    numbers: dict[int, str] = field(default_factory=dict)
-    rows: list[Any] = field(default_factory=list)
-    hidden: int = 0
+    parts: dict[int, tuple[list[ListedSubscription], int]] = field(default_factory=dict)
+    """Of lists that have not come as a whole: rows, and how many are hidden, by request."""
     said: dict[object, list[Asked]] = field(default_factory=dict)
     """All that was ever said under a number, where frames are mutated."""
 

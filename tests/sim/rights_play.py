@@ -126,6 +126,9 @@ class Play:
         self.draws = Draws(self.random, self.durables, self.ends)
         self._heartbeat_at = 0
         self._until_change = 0
+        self._users_asked = 0
+        self._unsure_users: set[str] = set()
+        """The nodes at which somebody has asked for another user, and left before the answer."""
         self.watcher = Session(self.nodes["east"].connect("watcher", "watcher", ""), Who(""), "watcher")
         self.change_rules()
         self._say(self.watcher, self.draws.subscribe(None, ("#",)))
@@ -258,11 +261,13 @@ class Play:
         if instead is not None:
             instead.client.leave()
             self._hear_all()
+            if _asks_for_users(instead):
+                self._unsure_users.add(instead.node)
             for asked in instead.asked.values():
                 self._is_unsure(instead, asked)
             self.sessions.remove(instead)
         who = random.choice(PRINCIPALS)
-        own = [each for each in CLIENT_IDS if each.startswith(who.name)]
+        own = [each for each in CLIENT_IDS if each.partition("-")[0] == who.name]
         client_id = random.choice(own if own and random.random() < 0.6 else CLIENT_IDS)
         node = self.nodes[random.choice(NAMES)]
         client = node.connect(client_id, f"instance {self.draws.next()}", ",".join((who.name, *who.groups)))
@@ -277,7 +282,9 @@ class Play:
 
     def note(self, session: Session, message: Any) -> None:
         """Keeps account of a message that is going to be said."""
+        self._users_asked += isinstance(message, (AddUser, RemoveUser))
         asked = Asked(message, tuple(self._needs(session, message)), self._now(), touched=len(self.touched))
+        asked.users = -1 if any(map(_asks_for_users, self.sessions)) else self._users_asked
         self._touch(session, message)
         self.counts["requests"] += 1
         if isinstance(message, OpenPublisher):
@@ -532,17 +539,22 @@ class Play:
             self._granted(session, session.asked.pop(message.request))
 
     def _on_users(self, session: Session, message: UserList) -> None:
-        self._granted(session, session.asked.pop(message.request))
+        asked = session.asked.pop(message.request)
+        self._granted(session, asked)
+        if asked.users < self._users_asked:
+            return  # nobody knows which came first
+        if session.node in self._unsure_users:
+            self._unsure_users.discard(session.node)
+            self.users[session.node] = {row.name for row in message.rows}
         if (found := {row.name for row in message.rows}) != self.users[session.node]:
             raise self._fault(session, f"the users are {found}, and should be {self.users[session.node]}")
 
     def _on_subscriptions(self, session: Session, message: SubscriptionList) -> None:
-        session.rows += message.rows
-        session.hidden += message.hidden
+        rows, hidden = session.parts.pop(message.request, ([], 0))
+        rows, hidden = [*rows, *message.rows], hidden + message.hidden
         if message.more:
+            session.parts[message.request] = rows, hidden
             return
-        rows, session.rows = session.rows, []
-        hidden, session.hidden = session.hidden, 0
         asked = session.asked.pop(message.request)
         self._granted(session, asked)
         missing = {each.node for each in message.missing}
@@ -758,3 +770,8 @@ class Play:
             self._heartbeat_at = self.nodes.now + 4 * SECOND
             for session in (*self.sessions, self.watcher):
                 session.client.say(Heartbeat())
+
+
+def _asks_for_users(session: Session) -> bool:
+    """Whether it waits for the answer to a request for another user."""
+    return any(isinstance(each.message, (AddUser, RemoveUser)) for each in session.asked.values())
