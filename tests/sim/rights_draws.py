@@ -106,6 +106,8 @@ class Consumer:
     """Bodies that are to come yet."""
     got: set[str] = field(default_factory=set)
     """Those that came."""
+    leaves: bool = False
+    """Whether it has asked to be detached, which may not have been heard yet."""
 
 
 @dataclass

@@ -299,7 +299,8 @@ class Play:
         elif isinstance(message, ClosePublisher):
             session.publishers.pop(message.publisher, None)
         elif isinstance(message, Detach):
-            session.consumers.pop(message.sid, None)
+            if consumer := session.consumers.get(message.sid):
+                consumer.leaves = True
         elif isinstance(message, EndLease):
             session.leases.pop(message.request, None)
         elif isinstance(message, Acknowledge):
@@ -450,6 +451,8 @@ class Play:
             for message in heard:
                 self._hear(session, message)
         for session in list(self.sessions):
+            for sid in [sid for sid, consumer in session.consumers.items() if consumer.leaves]:
+                del session.consumers[sid]
             if session.client.closed is not None and not session.client.left:
                 self._on_closed(session)
 
