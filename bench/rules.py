@@ -1,14 +1,14 @@
 """What rules cost: beside a broker without any, and when other rules count while 100,000 consumers are attached.
 
-Two brokers, one of which has 1,000 tables of rules and an audit, do the same in turns: batches of 256, events one by one,
-and the fan-out of `bench.fanout`. What is compared is the processor time of the broker, and of each figure the median of
-the ratios of the rounds.
+Brokers, one of which has 1,000 tables of rules and an audit, do the same in turns: batches of 256, events one by one,
+and the fan-out of `bench.fanout`. What is compared is the processor time of the broker, and of each figure the median of the
+ratios of the rounds. Two brokers without any are compared in the same way: that is the noise of the machine.
 
 Then the machine of a node, without sockets, with real roles and router: its consumers are judged anew by 1,000 tables,
 after which all of them may go on, or but for one in a hundred, or none. What is told is the processor time of the
 longest turn, and of all turns until the rules hold.
 
-    python -m bench rules [--json] [--count 100000] [--rounds 5] [--kinds publish,fanout,judging]
+    python -m bench rules [--json] [--count 100000] [--rounds 9] [--kinds publish,fanout,judging]
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ SESSIONS: Final = 1000
 LOSING: Final = {"0": 0, "1": 10, "100": 1000}
 """Of a thousand principals so many lose their rights, for each share in percent."""
 NOTHING: Final = ""
+AGAIN: Final = "none again"
+"""Another broker without any: its ratios say how much of the others is noise."""
 RULED: Final = "rules and audit"
 
 
 def add_options(parser: ArgumentParser) -> None:
     """How much."""
     parser.add_argument("--count", type=int, default=100_000, metavar="N", help="consumers that are judged anew")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of the two brokers in turns")
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="of the brokers in turns")
     parser.add_argument("--kinds", default=",".join(KINDS), metavar="A,B", help=f"of {', '.join(KINDS)}")
 
 
@@ -112,20 +114,21 @@ ROUNDS_OF: Final = {"publish": publish_round, "fanout": fanout_round}
 
 
 def beside_none(kinds: Sequence[str], rounds: int) -> dict[str, float]:
-    """The ratios of a broker with rules to one without."""
+    """The ratios of a broker with rules to one without, and of two without."""
     ratios: dict[str, list[float]] = {}
-    with running_broker() as plain:
-        directory = plain.data  # of a broker that outlives the other one's audit
+    with running_broker() as plain, running_broker() as again:
+        directory = plain.data  # of a broker that outlives the audit
         with running_broker(configuration(directory)) as ruled:
-            brokers = {NOTHING: plain, RULED: ruled}
+            brokers = {NOTHING: plain, AGAIN: again, RULED: ruled}
             for number in range(rounds + 1):
                 took = {
                     name: {key: value for kind in kinds for key, value in ROUNDS_OF[kind](brokers[name]).items()}
                     for name in in_turn(list(brokers), number)
                 }
                 for key, seconds in took[NOTHING].items() if number else ():  # the first one fills caches
-                    ratios.setdefault(key, []).append(took[RULED][key] / seconds)
-    return {f"ratio_{key}": median(found) for key, found in ratios.items()}
+                    ratios.setdefault(f"ratio_{key}", []).append(took[RULED][key] / seconds)
+                    ratios.setdefault(f"noise_{key}", []).append(took[AGAIN][key] / seconds)
+    return {key: median(found) for key, found in ratios.items()}
 
 
 # ------------------------------------------------------------------------------------------- judging anew
