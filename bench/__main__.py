@@ -13,6 +13,7 @@ from bench.newcomers import add_options as add_options_of_newcomers
 from bench.papers.command import add_options as add_options_of_papers
 from bench.peers.command import add_options as add_options_of_peers
 from bench.pipelines import add_options as add_options_of_pipelines
+from bench.rules import add_options as add_options_of_rules
 from bench.spark.command import add_options as add_options_of_spark
 from bench.subscriptions import add_options as add_options_of_subscriptions
 
@@ -29,6 +30,7 @@ NAMES = {
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
     "guessing": "10,000 wrong passwords, and a million frames of garbage: what they cost, and what others notice",
+    "rules": "what rules and an audit cost, and 100,000 consumers that are judged anew when other rules count",
     "kafka": "Kafka as the log of gapless, and consumer groups beside it: intake, catch-up, bytes, publishing, latency",
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "tokens": "TokenStore under kill -9 of application, broker and database, and what it costs",
@@ -66,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     add_options_of_papers(benchmarks.choices["papers"])
     add_options_of_peers(benchmarks.choices["peers"])
     add_options_of_pipelines(benchmarks.choices["pipelines"])
+    add_options_of_rules(benchmarks.choices["rules"])
     add_options_of_spark(benchmarks.choices["spark"])
     add_options_of_subscriptions(benchmarks.choices["subscriptions"])
     benchmarks.choices["catchup"].add_argument("--full", action="store_true", help="eight times the events, once")

@@ -8,10 +8,9 @@ Nothing else changes: a subscription keeps its position, and holds events back a
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, repeat
+from typing import Any, Final
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import RulesHold, RulesReplaced
@@ -52,7 +51,10 @@ class Rights:
         """Of the rules by which it is judged; 0: everything is."""
         self._has_news = False
         """Whether the operator has to be told of subscriptions that were taken away, or are so no more."""
-        self._unjudged: deque[Callable[[int, int], None]] = deque()
+        self._unjudged: Iterator[tuple[Callable[[Any, int, int], None], object]] = iter(())
+        """What judges each thing that is left, and how it is called."""
+        self._left = 0
+        """How many are left."""
         self._forbidden: dict[int, str] = {}
         """The durable subscriptions that were taken from whoever had them, and that nobody has since; their names."""
         self._guests: dict[tuple[str, str], None] = {}
@@ -63,12 +65,13 @@ class Rights:
         self._version = replaced.version
         self._has_news |= bool(self._guests)
         self._guests.clear()  # by these rules they may be consumed again, here or elsewhere
-        self._unjudged = deque(
-            [
-                *(partial(self._judge_consumer, sid) for sid in self._hosting.consumers),
-                *(partial(self._judge_lease, sid) for sid in self._holders.leased),
-                *(partial(self._judge_read, key) for key in self._reads.under_way),
-            ]
+        # A hundred thousand consumers are put on the list in one turn: so it has nothing of its own for each of them.
+        consumers, leases, reads = tuple(self._hosting.consumers), self._holders.leased, self._reads.under_way
+        self._left = len(consumers) + len(leases) + len(reads)
+        self._unjudged = chain(
+            zip(repeat(self._judge_consumer), consumers),
+            zip(repeat(self._judge_lease), leases),
+            zip(repeat(self._judge_read), reads),
         )
 
     @property
@@ -78,9 +81,10 @@ class Rights:
 
     def judge(self, now: int, wall: int) -> None:
         """Judges a portion, and says when that was all."""
-        for _ in range(min(PORTION, len(self._unjudged))):
-            self._unjudged.popleft()(now, wall)
-        if not self._unjudged:
+        for judge, what in islice(self._unjudged, PORTION):
+            judge(what, now, wall)
+        self._left -= PORTION
+        if self._left <= 0:
             self._hosting.outbox.emit(RulesHold(self._version))
             self._version = 0
             if self._has_news:

@@ -160,6 +160,7 @@ class Subscribing:
             assert creation.creator is not None
             self._waiting.take(creation.creator)  # who does not consume is answered by `is_settled`
             return creation.subscription.sid
+        check_may_have(self._hosting, session.principal, found)  # or an error would tell what it has
         changes = check_existing(session, request, found, self._hosting, now)
         assert not changes, "who attaches without consuming changes nothing"
         self.is_settled(found)
@@ -472,7 +473,9 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
-        check_may_have(self._hosting, session.principal, subscription)  # it may have waited: other rules may count now
+        # It may have waited, and other rules may count now. Whoever may change it needs no right to what it has been.
+        changes = not request.sid and request.on_change is not OnChange.ERROR
+        check_may_have(self._hosting, session.principal, wanted(session, request) if changes else subscription)
         changed = check_existing(session, request, subscription, self._hosting, now)  # 2
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)

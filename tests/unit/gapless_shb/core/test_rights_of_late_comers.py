@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gapless.core.network.facts import Held, Hold
 from gapless.core.ports import Action, Durable, SessionEnded
 from gapless.core.principals import Principal
@@ -18,6 +20,7 @@ from unit.gapless_shb.core.test_asking_rules import ADA, BOB
 from unit.gapless_shb.core.test_rights import (
     BEAT,
     CONSUME_S,
+    SUBSCRIBE_ALL,
     Office,
     attach,
     begins_anew,
@@ -98,6 +101,48 @@ def test_an_attach_that_waits_for_its_creation_is_judged(office: Office) -> None
     office.sync()
 
     assert [type(message) for message in office.heard[reader.number]] == [m.RequestFailed]
+
+
+@pytest.mark.parametrize("on_change", [m.OnChange.KEEP_POSITION, m.OnChange.JMS])
+def test_who_gives_it_other_topics_needs_no_right_to_those_that_it_had(office: Office, on_change: m.OnChange) -> None:
+    """A subscription that the rules have taken from its consumer can be made narrower."""
+    come_and_go(office)
+    judged(office, (ADA, *SUBSCRIBE_ALL))
+    ada = office.session(ADA)
+    office.ask(ada, topics=("flights",), on_change=on_change)
+    office.sync()
+
+    assert isinstance(office.answer_to(ada), m.Subscribed)
+    assert [each.topics for each in office.hosting.registry] == [("flights",)]
+
+
+@pytest.mark.parametrize("on_change", list(m.OnChange))
+def test_who_may_not_have_what_it_asks_for_gives_it_no_other_topics(office: Office, on_change: m.OnChange) -> None:
+    come_and_go(office)
+    judged(office, (ADA, Action.SUBSCRIBE, "flights"), (ADA, *SUBSCRIBE_ALL))
+    ada = office.session(ADA)
+    office.ask(ada, topics=("flights",), on_change=on_change)
+    office.sync()
+
+    assert office.answer_to(ada).code is m.Code.FORBIDDEN
+    assert [each.topics for each in office.hosting.registry] == [("#",)]
+
+
+def test_who_asks_for_other_topics_is_not_told_those_that_he_may_not_have(office: Office) -> None:
+    come_and_go(office)
+    judged(office, (ADA, *SUBSCRIBE_ALL))
+    ada, reader = office.session(ADA), office.session(ADA)
+    office.ask(ada, topics=("flights",))
+    office.feed(m.Attach(1, "s", ("flights",), "", m.StartAt.LATEST, 0, None, 0, 0, b""), reader)
+    office.sync()
+
+    assert [office.answer_to(each).code for each in (ada, reader)] == [m.Code.FORBIDDEN] * 2
+
+
+def come_and_go(office: Office) -> None:
+    """The subscription is there, for `#`, and nobody consumes it."""
+    office.feed(SessionEnded(office.come(ADA)))
+    office.sync()
 
 
 def test_the_alarm_is_over_when_it_is_leased_again(office: Office) -> None:
