@@ -1,8 +1,8 @@
 """What rules cost: beside a broker without any, and when other rules count while 100,000 consumers are attached.
 
 Brokers, one of which has 1,000 tables of rules and an audit, do the same in turns: batches of 256, events one by one,
-and the fan-out of `bench.fanout`. What is compared is the processor time of the broker, and of each figure the median of the
-ratios of the rounds. Two brokers without any are compared in the same way: that is the noise of the machine.
+and the fan-out of `bench.fanout`. What is compared is the processor time of the broker, and of each figure the median
+of the ratios of the rounds. Two brokers without any are compared in the same way: that is the noise of the machine.
 
 Then the machine of a node, without sockets, with real roles and router: its consumers are judged anew by 1,000 tables,
 after which all of them may go on, or but for one in a hundred, or none. What is told is the processor time of the

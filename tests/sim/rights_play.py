@@ -210,8 +210,9 @@ class Play:
     def _granted(self, session: Session, asked: Asked) -> None:
         """Raises Fault unless it may be so."""
         self.counts["granted"] += 1
+        since = {name: max(asked.since[name], held) for name, held in self.held.items()}
         for need in asked.needs:
-            if self._allowed(session.who, need, asked.since) == {False}:
+            if self._allowed(session.who, need, since) == {False}:
                 raise self._fault(session, f"{asked.message} was granted, and {need} is forbidden")
 
     def _refused(self, session: Session, asked: Asked, code: Code, reason: str) -> None:
