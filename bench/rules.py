@@ -1,8 +1,8 @@
 """What rules cost: beside a broker without any, and when other rules count while 100,000 consumers are attached.
 
 Brokers, one of which has 1,000 tables of rules and an audit, do the same in turns: batches of 256, events one by one,
-and the fan-out of `bench.fanout`. What is compared is the processor time of the broker, and of each figure the median of the
-ratios of the rounds. Two brokers without any are compared in the same way: that is the noise of the machine.
+and the fan-out of `bench.fanout`. What is compared is the processor time of the broker, and of each figure the median
+of the ratios of the rounds. Two brokers without any are compared in the same way: that is the noise of the machine.
 
 Then the machine of a node, without sockets, with real roles and router: its consumers are judged anew by 1,000 tables,
 after which all of them may go on, or but for one in a hundred, or none. What is told is the processor time of the
@@ -13,7 +13,6 @@ longest turn, and of all turns until the rules hold.
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from argparse import ArgumentParser
@@ -29,6 +28,7 @@ from bench.publish import batches, one_by_one
 from bench.rounds import in_turn
 from gapless.cli.connecting import run as run_loop
 from gapless.core.wire import messages as m
+from gapless.node.node import cycles_sought_seldom
 from gapless.security.rule_tables import rules_of
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -169,8 +169,6 @@ class Hall:
             self.nodes.now += 1
         self.nodes.wait(lambda: self.attached >= each * SESSIONS)
         assert self.attached == each * SESSIONS, self.attached
-        gc.collect()
-        gc.freeze()
 
     @property
     def attached(self) -> int:
@@ -214,8 +212,9 @@ def judging(count: int) -> dict[str, float]:
     """All shares, on one node."""
     hall = Hall(count)
     figures: dict[str, float] = {}
-    for share, losing in LOSING.items():
-        figures |= {f"judging_{share}_percent_lose_{key}": value for key, value in hall.judge(losing).items()}
+    with cycles_sought_seldom():  # as in a broker's process
+        for share, losing in LOSING.items():
+            figures |= {f"judging_{share}_percent_lose_{key}": value for key, value in hall.judge(losing).items()}
     return figures
 
 

@@ -292,7 +292,8 @@ class Draws:
                 target = Target(target.name)
         number = self.next()
         if way < 0.15:
-            return AskHeads(number, target if random.random() < 0.9 else None, None, random.choice((0, 0, 0, 2000)))
+            after = [Position(pubend, tick) for pubend, tick in self.ends.items()] if random.random() < 0.5 else None
+            return AskHeads(number, target if random.random() < 0.9 else None, after, random.choice((0, 0, 2000)))
         if way < 0.25:
             return AskBound(number, target, [], 10, None)
         if way < 0.35:

@@ -67,9 +67,11 @@ class Fuzz(Play):
 
     def __init__(self, seed: str) -> None:
         self.mutator: Mutator | None = None
-        self.good: set[tuple[str, str]] = set()
-        """Topic and body of all that somebody has sent who might publish it."""
-        self.made: set[Owned] = set()
+        self.sent: dict[tuple[str, str], list[tuple[Who, Asked]]] = {}
+        """Who has sent what, by topic and body."""
+        self.made: dict[Owned, list[tuple[Who, Asked]]] = {}
+        """Who has asked for subscriptions since they were looked at."""
+        self.let: set[Owned] = set()
         """The subscriptions that somebody has asked for who might have them."""
         super().__init__(seed)
         self.mutator = Mutator(self.random)
@@ -137,13 +139,10 @@ class Fuzz(Play):
             asked.needs, asked.waits = tuple(self._needs(session, message)), False
         self.counts["requests"] += 1
         if isinstance(message, (Publish, PublishKeyed)):
-            for topic, body in events:
-                if any(True in self._allowed(session.who, (node, "publish", topic), asked.since) for node in NAMES):
-                    self.good.add((topic, body))
+            for event in events:
+                self.sent.setdefault(event, []).append((session.who, asked))
         if isinstance(message, (Subscribe, Attach)) and message.name:
-            needs = self._needs_of(session.node, session.client_id, message.name, message.topics)
-            if all(True in self._allowed(session.who, need, asked.since) for need in needs):
-                self.made.add(Owned(session.client_id, message.name))
+            self.made.setdefault(Owned(session.client_id, message.name), []).append((session.who, asked))
         number = (
             message.publisher if isinstance(message, (OpenPublisher, Publish)) else getattr(message, "request", None)
         )
@@ -210,6 +209,8 @@ class Fuzz(Play):
             self.durables[Owned(session.client_id, request.name)] = Record(
                 request.topics, session.node, target, message.seal
             )
+        elif isinstance(message, KeyedPublished) and not message.ticks:
+            pass  # all of it had been logged before, or lies below what had: nothing was done
         elif isinstance(message, (Done, Ticks, Retired, RangeRead, Status, UserList, KeyedPublished, Leased)):
             self._one_was_allowed(session, number, message)
         elif isinstance(message, PublisherOpened):
@@ -246,7 +247,7 @@ class Fuzz(Play):
     def _on_failed(self, session: Session, message: RequestFailed) -> None:
         asked = self._asked(session, message.request)
         if message.code is not Code.FORBIDDEN or any(
-            each.waits or isinstance(each.message, (*RANGES, Subscribe, Retire)) for each in asked
+            each.waits or isinstance(each.message, (*RANGES, Subscribe, Attach, Retire)) for each in asked
         ):
             return
         self.counts["refused"] += 1
@@ -264,8 +265,10 @@ class Fuzz(Play):
         if session is self.watcher:
             if not message.more:
                 session.asked.pop(message.request, None)
+            self.let.update(filter(self._was_let, self.made))
+            self.made.clear()
             for row in message.rows:
-                if Owned(row.client_id, row.name) not in self.made:
+                if Owned(row.client_id, row.name) not in self.let:
                     raise self._fault(session, f"{row} is there, and was never allowed")
             return
         good = self._one_was_allowed(session, message.request, message)
@@ -282,6 +285,18 @@ class Fuzz(Play):
             if all(self._allowed(session.who, need, each.since) == {False} for each in good):
                 raise self._fault(session, f"{row.pubend} is listed, and is not to be seen")
 
+    def _was_let(self, key: Owned) -> bool:
+        """Whether somebody who has asked for a subscription might have it."""
+        return any(
+            all(
+                any(True in self._allowed(who, (node, action, what), asked.since) for node in NAMES)
+                for _, action, what in self._needs_of("", key.client_id, key.name, asked.message.topics)
+            )
+            for who, asked in self.made[key]
+        )
+
     def _was_published(self, session: Session, event: Any) -> None:
-        if (event.topic, event.body.decode("latin-1")) not in self.good:
+        sent = self.sent.get((event.topic, event.body.decode("latin-1")), ())
+        need = "publish", event.topic
+        if not any(True in self._allowed(who, (node, *need), asked.since) for who, asked in sent for node in NAMES):
             raise self._fault(session, f"{event} was logged, and nobody might publish it")

@@ -1,6 +1,7 @@
 """Rules against a model: nothing is seen, changed or counted that they forbid, and nothing refused that they allow.
 
-`GAPLESS_RIGHTS_SEQUENCES=100000` and `GAPLESS_RIGHTS_FRAMES=1000000` are all of it, which takes about an hour.
+All of it, which takes an hour of a core: GAPLESS_RIGHTS_SEQUENCES=100000 GAPLESS_RIGHTS_FRAMES=1000000 tox -e seeds --
+tests/sim/test_rights.py
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from itertools import accumulate
 from typing import Final
 
 from gapless.core.ports import ClientSession, ReadResult
+from gapless.core.principals import Principal
 from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
@@ -29,7 +30,8 @@ from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.pfs.blocks import BlockColumn
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
-from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, over
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, over, tell_ticks
 
 PATIENCE: Final = 5_000_000_000
 """How many nanoseconds a count may take. After that the result is computed from what was counted so far."""
@@ -101,7 +103,9 @@ class BoundQuestion:
     """One request, while its events are counted."""
 
     session: int
+    who: Principal
     request: AskBound
+    subscription: SubscriptionRecord
     until: int
     readers: dict[PubendId, tuple[BoundedReader, Count]] = field(default_factory=dict)
 
@@ -122,7 +126,10 @@ class Bounds:
         check_positions(request.start, self._hosting, called(subscription.name), now)
         starts = {position.pubend: position.tick for position in request.start}
         self._count += 1
-        number, bound = self._count, BoundQuestion(session.number, request, now + PATIENCE)
+        number, bound = (
+            self._count,
+            BoundQuestion(session.number, session.principal, request, subscription, now + PATIENCE),
+        )
         self._bounds[number] = bound
         self._hosting.session_ends.add(session.number, bound, lambda _now, _wall: self._drop(number))
         for pubend, head in heads.items():
@@ -196,7 +203,7 @@ class Bounds:
         positions = [
             Position(pubend, _end(reader, count, taken[pubend])) for pubend, (reader, count) in bound.readers.items()
         ]
-        self._hosting.tell(bound.session, Ticks(bound.request.request, positions))
+        tell_ticks(self._hosting, bound.session, bound.who, bound.subscription, Ticks(bound.request.request, positions))
 
 
 def _count_on(reader: BoundedReader, now: int, wall: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gapless.core.ports import ClientSession
+from gapless.core.principals import Principal
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
@@ -22,7 +23,7 @@ from gapless_shb.core.catch_up.fetches import RangeFetch
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.registry import SubscriptionRecord
-from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, removed
+from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, removed, tell_ticks
 
 _MILLISECOND = 1_000_000
 _PATIENCE = 1000 * _MILLISECOND
@@ -34,6 +35,7 @@ class HeadsQuestion:
     """A request that is answered when there is something to read, or at a time."""
 
     session: int
+    who: Principal
     request: AskHeads
     subscription: SubscriptionRecord | None
     until: int
@@ -56,7 +58,9 @@ class Heads:
         check_positions(request.after or (), self._hosting, who, now)
         until = now + request.wait_ms * _MILLISECOND
         upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
-        waiting = HeadsQuestion(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
+        waiting = HeadsQuestion(
+            session.number, session.principal, request, subscription, until, max(until, now + _PATIENCE), upto
+        )
         if not self._answer(waiting, now):
             self._waiting.append(waiting)
             self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self._waiting.remove(waiting))
@@ -101,7 +105,7 @@ class Heads:
         if not moved and now < waiting.until:
             return False
         positions = [Position(pubend, tick) for pubend, tick in heads.items()]
-        self._hosting.tell(waiting.session, Ticks(request.request, positions))
+        tell_ticks(self._hosting, waiting.session, waiting.who, subscription, Ticks(request.request, positions))
         return True
 
     def _is_fresh(self, waiting: HeadsQuestion) -> bool:
@@ -153,6 +157,7 @@ class EarliestQuestion:
     """A request for the earliest positions."""
 
     session: int
+    who: Principal
     request: int
     subscription: SubscriptionRecord | None
     until: int
@@ -174,7 +179,9 @@ class Earliest:
     def on_ask(self, session: ClientSession, request: AskEarliest, now: int) -> None:
         """Asks the pubends. Raises RefusedError."""
         subscription = None if request.target is None else found_for_ranges(self._hosting, session, request.target)
-        question = EarliestQuestion(session.number, request.request, subscription, now + _PATIENCE, {}, {})
+        question = EarliestQuestion(
+            session.number, session.principal, request.request, subscription, now + _PATIENCE, {}, {}
+        )
         for pubend, stream in self._hosting.streams.items():
             first = stream.beginning(stream.lost)
             if first >= stream.head:
@@ -217,7 +224,7 @@ class Earliest:
             Position(pubend, tick if subscription is None else self._readable_from(pubend, subscription.sid, tick))
             for pubend, tick in lost.items()
         ]
-        self._hosting.tell(question.session, Ticks(question.request, positions))
+        tell_ticks(self._hosting, question.session, question.who, subscription, Ticks(question.request, positions))
 
     def _readable_from(self, pubend: PubendId, sid: int, lost: Tick) -> Tick:
         """Returns from where a subscription meets no gap.

@@ -10,7 +10,7 @@ from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
 from gapless.core.ports import Action, ClientSession, Durable
 from gapless.core.principals import Principal
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
-from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target
+from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target, Ticks
 from gapless.core.wire.token_room import TokenRoom
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter, leaving_out
@@ -215,6 +215,19 @@ def check_may_have(hosting: Hosting, principal: Principal, subscription: Subscri
     for topic in subscription.topics:
         if reason := authorizer.refusal(principal, Action.SUBSCRIBE, topic):
             raise RefusedError(Code.FORBIDDEN, reason)
+
+
+def tell_ticks(
+    hosting: Hosting, session: int, who: Principal, subscription: SubscriptionRecord | None, ticks: Ticks
+) -> None:
+    """Answers a request that may have waited: other rules may count than those that let it begin."""
+    try:
+        if subscription is not None:
+            check_may_have(hosting, who, subscription)
+    except RefusedError as refused:
+        hosting.tell(session, refused.answer(ticks.request))
+    else:
+        hosting.tell(session, ticks)
 
 
 def elsewhere(node: BrokerId, hosting: Hosting) -> RefusedError:

@@ -14,6 +14,7 @@ from gapless.core.wire import messages as m
 from gapless.core.wire.messages.users import NOBODY_IN_PARTICULAR
 from gapless_shb.core.subscriptions.waiting import Reason
 from unit.gapless_shb.core.harness import BASE, PUBEND
+from unit.gapless_shb.core.ranges.test_acknowledging import attached as attached_to
 from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
 from unit.gapless_shb.core.subscriptions.test_claims import Claiming, enlisted
 from unit.gapless_shb.core.test_asking_rules import ADA, BOB
@@ -204,3 +205,40 @@ def test_a_read_of_one_that_is_made_anew_by_whoever_waited_for_it(office: Office
 
     assert isinstance(office.answer_to(bob), m.Subscribed)
     assert [type(each) for each in office.heard[reader.number]] == [m.RequestFailed]
+
+
+def test_who_waits_for_something_to_read_is_judged_when_there_is_something(office: Office) -> None:
+    """Otherwise he hears of each event that there is one, as long as he likes to wait."""
+    ada, attached = attach(office)
+    office.feed(m.AskHeads(5, m.Target("s"), attached.positions, 60_000), ada)
+    assert [type(each) for each in office.heard[ada.number]] == [m.AttachedTo]
+    judged(office, (ADA, *CONSUME_S))
+    office.happens()
+    office.sync()
+
+    answer = office.heard[ada.number][-1]
+    assert answer == m.RequestFailed(5, m.Code.FORBIDDEN, "ada may not consume 's' of client 'c'")
+
+
+@pytest.mark.parametrize("kind", [m.AskEarliest, m.AskBound])
+def test_who_waits_for_a_pubend_that_does_not_answer_is_judged_when_he_is_answered(kind: type) -> None:
+    world = attached_to()
+    governed(world)
+    ada = replace(world.client, principal=ADA)
+    earliest = m.AskEarliest(world.number(), world.target)
+    bound = m.AskBound(earliest.request, world.target, [m.Position(PUBEND, world.start)], None, 1 << 20)
+    number = world.say(earliest if kind is m.AskEarliest else bound, ada)
+    replaced(world, (ADA, Action.CONSUME, Durable("c", world.target.name)))
+    world.pause(5_000)
+
+    assert world.answers[number].code is m.Code.FORBIDDEN
+
+
+def test_who_still_may_hears_of_it(office: Office) -> None:
+    ada, attached = attach(office)
+    office.feed(m.AskHeads(5, m.Target("s"), attached.positions, 60_000), ada)
+    judged(office, (BOB, *CONSUME_S))
+    office.happens()
+    office.sync()
+
+    assert [type(each) for each in office.heard[ada.number]] == [m.AttachedTo, m.Ticks]
