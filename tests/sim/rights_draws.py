@@ -171,7 +171,9 @@ def node_of(pubend: str) -> str:
 
 def host_of(topic: str) -> str:
     """The node whose pubends take a topic."""
-    hosts = (node for node, patterns in CARRIES.items() if any(topic in topics_of(each) for each in patterns))
+    hosts = (
+        node for node, patterns in CARRIES.items() if any(topics_of(topic) <= topics_of(each) for each in patterns)
+    )
     return next(hosts, "east")
 
 

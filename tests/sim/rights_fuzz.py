@@ -8,6 +8,7 @@ all the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -169,6 +170,13 @@ class Fuzz(Play):
 
     def _allowed(self, who: Who, need: Need, since: dict[str, int] | None = None) -> set[bool]:
         return super()._allowed(who, need, since) if need[0] in NAMES else {True, False}
+
+    def _needs(self, session: Session, message: Any) -> Iterator[Need]:
+        """As of what should be, but that nobody knows what topics a subscription has."""
+        if isinstance(message, (Subscribe, Attach)):
+            yield from self._needs_of(session.node, session.client_id, message.name, message.topics)
+        else:
+            yield from super()._needs(session, message)
 
     # What came.
 

@@ -400,7 +400,8 @@ class Play:
         elif isinstance(message, Retire):
             yield here, "manage", f"shb {message.shb}"
         elif isinstance(message, (AddUser, ChangeUser, RemoveUser, ListUsers)):
-            if not (isinstance(message, ChangeUser) and message.name == session.who.name and message.groups is None):
+            is_own = isinstance(message, ChangeUser) and message.name == session.who.name
+            if not is_own or message.groups is not None or message.verifier is None:
                 yield here, "manage", "users"
         elif isinstance(message, RANGES) and message.target is not None:
             yield from self._needs_of_target(here, client_id, message.target)
