@@ -210,8 +210,24 @@ class Draws:
         in_use = self.random.choice((InUse.ERROR, InUse.ERROR, InUse.TAKEOVER, InUse.TAKEOVER, InUse.WAIT))
         change = self.random.choice((OnChange.ERROR, OnChange.KEEP_POSITION, OnChange.JMS))
         number = self.next()
-        positional = (number, name, topics, "", start, 0, None, 0, 0, b"", [], in_use, MUCH, MUCH)
-        return Subscribe(*positional, attempt=number, on_change=change)
+        return Subscribe(
+            number,
+            name,
+            topics,
+            "",
+            start,
+            0,
+            None,
+            0,
+            0,
+            b"",
+            [],
+            in_use,
+            MUCH,
+            MUCH,
+            attempt=number,
+            on_change=change,
+        )
 
     def request(self, session: Session) -> Any:
         """A request that fits what the session has; None: another session is to come in its place."""
@@ -243,8 +259,8 @@ class Draws:
             if not free:
                 return AskHeads(self.next(), None, None, 0)
             number = random.choice(free)
-            topic = random.choice((*TOPICS, None))
-            return OpenPublisher(number, f"publisher {self.next()}", "only", 1, topic)
+            carried = random.choice((*TOPICS, None))
+            return OpenPublisher(number, f"publisher {self.next()}", "only", 1, carried)
         number = random.choice(ready)
         if way < 0.48:
             return ClosePublisher(number)

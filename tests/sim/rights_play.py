@@ -401,7 +401,8 @@ class Play:
             yield here, "manage", f"shb {message.shb}"
         elif isinstance(message, (AddUser, ChangeUser, RemoveUser, ListUsers)):
             is_own = isinstance(message, ChangeUser) and message.name == session.who.name
-            if not is_own or message.groups is not None or message.verifier is None:
+            is_password = isinstance(message, ChangeUser) and message.groups is None and message.verifier is not None
+            if not (is_own and is_password):
                 yield here, "manage", "users"
         elif isinstance(message, RANGES) and message.target is not None:
             yield from self._needs_of_target(here, client_id, message.target)

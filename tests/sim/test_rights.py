@@ -24,6 +24,7 @@ FRAMES = int(os.environ.get("GAPLESS_RIGHTS_FRAMES", "3000"))
 FRAMES_OF_A_NETWORK = 500
 
 
+@pytest.mark.long
 @pytest.mark.timeout(max(60, SEQUENCES))
 def test_what_rules_forbid_is_refused_and_what_they_allow_is_not() -> None:
     counts: Counter[str] = Counter()
@@ -41,6 +42,7 @@ def test_what_rules_forbid_is_refused_and_what_they_allow_is_not() -> None:
         assert counts[each] > 0, each
 
 
+@pytest.mark.long
 @pytest.mark.timeout(max(60, FRAMES // 100))
 def test_frames_that_nobody_would_send_do_nothing_that_rules_forbid() -> None:
     """No exception either: a machine that fails raises what made it fail."""
