@@ -137,7 +137,7 @@ class Fuzz(Play):
         asked = Asked(message, (), self._now(), waits=True)
         with suppress(ValueError):  # events that are none
             events = list(rows_of(message.events)) if isinstance(message, (Publish, PublishKeyed)) else []
-            asked.needs, asked.waits = tuple(self._needs(session, message)), False
+            asked.needs, asked.waits = tuple(self.needs_of(session, message)), False
         self.counts["requests"] += 1
         if isinstance(message, (Publish, PublishKeyed)):
             for event in events:
@@ -161,22 +161,22 @@ class Fuzz(Play):
             each
             for each in asked
             if isinstance(each.message, kind)
-            and all(True in self._allowed(session.who, need, each.since) for need in each.needs)
+            and all(True in self.answers_to(session.who, need, each.since) for need in each.needs)
         ]
         if not good:
             raise self._fault(session, f"{answer} grants what is forbidden: {[each.message for each in asked]}")
         self.counts["granted"] += 1
         return good
 
-    def _allowed(self, who: Who, need: Need, since: dict[str, int] | None = None) -> set[bool]:
-        return super()._allowed(who, need, since) if need[0] in NAMES else {True, False}
+    def answers_to(self, who: Who, need: Need, since: dict[str, int] | None = None) -> set[bool]:
+        return super().answers_to(who, need, since) if need[0] in NAMES else {True, False}
 
-    def _needs(self, session: Session, message: Any) -> Iterator[Need]:
+    def needs_of(self, session: Session, message: Any) -> Iterator[Need]:
         """As of what should be, but that nobody knows what topics a subscription has."""
         if isinstance(message, (Subscribe, Attach)):
             yield from self._needs_of(session.node, session.client_id, message.name, message.topics)
         else:
-            yield from super()._needs(session, message)
+            yield from super().needs_of(session, message)
 
     # What came.
 
@@ -191,9 +191,9 @@ class Fuzz(Play):
         self.counts["sessions that ended"] += 1
         self.connect(session)
 
-    def _hear(self, session: Session, message: Any) -> None:
+    def hear(self, session: Session, message: Any) -> None:
         if session is self.watcher and not isinstance(message, (Deliver, SubscriptionList)):
-            super()._hear(session, message)
+            super().hear(session, message)
             return
         number = getattr(message, "request", 0)
         if isinstance(message, Subscribed):
@@ -206,7 +206,7 @@ class Fuzz(Play):
                 target = Target(key.name, message.home_sid or message.sid, message.generation, message.home)
                 home = message.home.partition("@")[0]
                 self.durables[key] = Record(good[-1].message.topics, home, target, message.seal)
-            needs = tuple(self._needs(session, good[-1].message)) if len(good) == 1 else ()
+            needs = tuple(self.needs_of(session, good[-1].message)) if len(good) == 1 else ()
             session.consumers[message.sid] = Consumer(needs, topics, key)
         elif isinstance(message, AttachedTo):
             good = [
@@ -244,7 +244,7 @@ class Fuzz(Play):
         elif isinstance(message, RangeEvents):
             self._check_events(session, ("#",), message.columns.events(""))
         elif isinstance(message, Deliver) or (isinstance(message, Detached) and self._is_known(session, message)):
-            super()._hear(session, message)
+            super().hear(session, message)
 
     @staticmethod
     def _is_known(session: Session, detached: Detached) -> bool:
@@ -259,7 +259,7 @@ class Fuzz(Play):
         ):
             return
         self.counts["refused"] += 1
-        if all(self._allowed(session.who, need, each.since) == {True} for each in asked for need in each.needs):
+        if all(self.answers_to(session.who, need, each.since) == {True} for each in asked for need in each.needs):
             raise self._fault(session, f"{message} refuses what is allowed: {[each.message for each in asked]}")
 
     def _on_publish_refused(self, session: Session, message: PublishRefused) -> None:
@@ -282,7 +282,7 @@ class Fuzz(Play):
         good = self._one_was_allowed(session, message.request, message)
         for row in message.rows:
             need = (row.node, "observe", Owned(row.client_id, row.name))
-            if all(self._allowed(session.who, need, each.since) == {False} for each in good):
+            if all(self.answers_to(session.who, need, each.since) == {False} for each in good):
                 raise self._fault(session, f"{row} is listed, and is not to be seen")
 
     def _on_pubends(self, session: Session, message: PubendList) -> None:
@@ -290,14 +290,14 @@ class Fuzz(Play):
         for row in message.rows:
             node, number = row.pubend.partition("@")[0].split("-")
             need = (node, "observe", f"topic {CARRIES[node][int(number)]}")
-            if all(self._allowed(session.who, need, each.since) == {False} for each in good):
+            if all(self.answers_to(session.who, need, each.since) == {False} for each in good):
                 raise self._fault(session, f"{row.pubend} is listed, and is not to be seen")
 
     def _was_let(self, key: Owned) -> bool:
         """Whether somebody who has asked for a subscription might have it."""
         return any(
             all(
-                any(True in self._allowed(who, (node, action, what), asked.since) for node in NAMES)
+                any(True in self.answers_to(who, (node, action, what), asked.since) for node in NAMES)
                 for _, action, what in self._needs_of("", key.client_id, key.name, asked.message.topics)
             )
             for who, asked in self.made[key]
@@ -306,5 +306,5 @@ class Fuzz(Play):
     def _was_published(self, session: Session, event: Any) -> None:
         sent = self.sent.get((event.topic, event.body.decode("latin-1")), ())
         need = "publish", event.topic
-        if not any(True in self._allowed(who, (node, *need), asked.since) for who, asked in sent for node in NAMES):
+        if not any(True in self.answers_to(who, (node, *need), asked.since) for who, asked in sent for node in NAMES):
             raise self._fault(session, f"{event} was logged, and nobody might publish it")

@@ -201,7 +201,7 @@ class Play:
             if (message := self.draws.request(session)) is not None:
                 self._say(session, message)
 
-    def _allowed(self, who: Who, need: Need, since: dict[str, int] | None = None) -> set[bool]:
+    def answers_to(self, who: Who, need: Need, since: dict[str, int] | None = None) -> set[bool]:
         """What the rules say that the node had from then on; without `since`, those that hold there, and later ones."""
         node, action, what = need
         models = self.rules[node][(self.held if since is None else since)[node] :]
@@ -212,25 +212,25 @@ class Play:
         self.counts["granted"] += 1
         since = {name: max(asked.since[name], held) for name, held in self.held.items()}
         for need in asked.needs:
-            if self._allowed(session.who, need, since) == {False}:
+            if self.answers_to(session.who, need, since) == {False}:
                 raise self._fault(session, f"{asked.message} was granted, and {need} is forbidden")
 
     def _refused(self, session: Session, asked: Asked, code: Code, reason: str) -> None:
         """Raises Fault unless it may be so."""
         if code is Code.FORBIDDEN:
             self.counts["refused"] += 1
-            needs = [*asked.needs, *self._needs(session, asked.message)]  # another request may have come between
+            needs = [*asked.needs, *self.needs_of(session, asked.message)]  # another request may have come between
             if isinstance(asked.message, Retire):
                 needs += [(node, "manage", f"shb {asked.message.shb}") for node in NAMES]
             if isinstance(asked.message, (*RANGES, Subscribe)) and self._was_busy(session, asked):
                 return  # it may have been judged by topics of which only a later answer told
-            if all(self._allowed(session.who, need, asked.since) == {True} for need in needs):
+            if all(self.answers_to(session.who, need, asked.since) == {True} for need in needs):
                 raise self._fault(session, f"{asked.message} was refused, and all of it is allowed: {reason}")
             return
         self.counts["failed"] += 1
         self.counts[f"failed: {code.value}"] += 1
         for need in self._needs_alone(session, asked):
-            if self._allowed(session.who, need, asked.since) == {False}:
+            if self.answers_to(session.who, need, asked.since) == {False}:
                 raise self._fault(session, f"{asked.message} failed with {code}, and {need} is forbidden: {reason}")
 
     def _judge_what_goes_on(self) -> None:
@@ -239,7 +239,7 @@ class Play:
             for kind in (session.consumers, session.leases):
                 for number, held in kind.items():
                     for need in held.needs:
-                        if self._allowed(session.who, need) == {False}:
+                        if self.answers_to(session.who, need) == {False}:
                             raise self._fault(session, f"the rules hold, and {number} goes on: {need} is forbidden")
 
     def _lost(self, session: Session, held: Consumer, code: Code, reason: str) -> None:
@@ -247,7 +247,7 @@ class Play:
         if code is Code.FORBIDDEN:
             self.counts["lost"] += 1
             self.counts["leases lost"] += not held.topics
-            if all(self._allowed(session.who, need) == {True} for need in held.needs):
+            if all(self.answers_to(session.who, need) == {True} for need in held.needs):
                 raise self._fault(session, f"a consumer of {held.topics} was ended, and may go on: {reason}")
 
     def _fault(self, session: Session, what: str) -> Fault:
@@ -284,7 +284,7 @@ class Play:
     def note(self, session: Session, message: Any) -> None:
         """Keeps account of a message that is going to be said."""
         self._users_asked += isinstance(message, (AddUser, RemoveUser))
-        asked = Asked(message, tuple(self._needs(session, message)), self._now(), touched=len(self.touched))
+        asked = Asked(message, tuple(self.needs_of(session, message)), self._now(), touched=len(self.touched))
         asked.users = -1 if any(map(_asks_for_users, self.sessions)) else self._users_asked
         self._touch(session, message)
         self.counts["requests"] += 1
@@ -362,7 +362,7 @@ class Play:
         record = self.durables.get(Owned(client_id, name))
         return home_of(client_id, self.roaming) if record is None else record.home
 
-    def _needs(self, session: Session, message: Any) -> Iterator[Need]:
+    def needs_of(self, session: Session, message: Any) -> Iterator[Need]:
         """What has to be allowed, and at which node."""
         here, client_id = session.node, session.client_id
         if isinstance(message, (Subscribe, Attach)):
@@ -452,7 +452,7 @@ class Play:
         for session in (*self.sessions, self.watcher):
             heard, session.client.heard = session.client.heard, []
             for message in heard:
-                self._hear(session, message)
+                self.hear(session, message)
         for session in list(self.sessions):
             for sid in [sid for sid, consumer in session.consumers.items() if consumer.leaves]:
                 del session.consumers[sid]
@@ -465,7 +465,7 @@ class Play:
             raise self._fault(session, f"the session is over: {session.client.closed}")
         self.connect(session)
 
-    def _hear(self, session: Session, message: Any) -> None:
+    def hear(self, session: Session, message: Any) -> None:
         hear = self.HEARS.get(type(message))
         if hear is not None:
             hear(self, session, message)
@@ -478,7 +478,7 @@ class Play:
         key = Owned(session.client_id, request.name) if request.name else None
         home = message.home.partition("@")[0] or session.node
         self.counts["guests"] += home != session.node
-        needs = tuple(self._needs(session, request))
+        needs = tuple(self.needs_of(session, request))
         session.consumers[message.sid] = Consumer(needs, request.topics, key)
         if key is not None:
             target = Target(key.name, message.home_sid or message.sid, message.generation, message.home)
@@ -512,7 +512,7 @@ class Play:
         """What was asked may have been begun, if it was allowed, although it was not granted."""
         mark = len(self.touched)
         self._touch(session, asked.message)
-        if all(True in self._allowed(session.who, need, asked.since) for need in asked.needs):
+        if all(True in self.answers_to(session.who, need, asked.since) for need in asked.needs):
             self.unsure.update(self.touched[mark:])
 
     def _look_at_hint(self, session: Session, asked: Asked, reason: str) -> None:
@@ -523,7 +523,7 @@ class Play:
         for client_id in CLIENT_IDS:
             if repr(client_id) in told:
                 need: Need = (home, "observe", Owned(client_id, request.name))
-                if self._allowed(session.who, need, asked.since) == {False}:
+                if self.answers_to(session.who, need, asked.since) == {False}:
                     raise self._fault(session, f"{reason!r} tells of {need}, which is forbidden")
 
     def _on_done(self, session: Session, message: Done | Ticks | Retired | RangeRead) -> None:
@@ -572,8 +572,8 @@ class Play:
         for key, record in self.durables.items():
             if key in unsure:
                 continue
-            may = self._allowed(session.who, (record.home, "observe", key), asked.since)
-            whole = self._allowed(session.who, (record.home, "observe", "subscriptions"), asked.since)
+            may = self.answers_to(session.who, (record.home, "observe", key), asked.since)
+            whole = self.answers_to(session.who, (record.home, "observe", "subscriptions"), asked.since)
             if record.home in missing or (record.home != session.node and whole == {False}):
                 if whole == {True} or key in shown:
                     raise self._fault(session, f"{record.home} has not answered: {message.missing}")
@@ -605,9 +605,9 @@ class Play:
         hidden = 0
         certain = True
         for node, patterns in CARRIES.items():
-            whole = self._allowed(session.who, (node, "observe", "pubends"), asked.since)
+            whole = self.answers_to(session.who, (node, "observe", "pubends"), asked.since)
             for number, pattern in enumerate(patterns):
-                may = self._allowed(session.who, (node, "observe", f"topic {pattern}"), asked.since)
+                may = self.answers_to(session.who, (node, "observe", f"topic {pattern}"), asked.since)
                 is_shown = f"{node}-{number}" in shown
                 if node in missing or (node != session.node and whole == {False}):
                     if whole == {True} or is_shown:
@@ -623,7 +623,7 @@ class Play:
     def _on_leased(self, session: Session, message: Leased) -> None:
         asked = session.asked.pop(message.request)
         self._granted(session, asked)
-        needs = tuple(self._needs(session, asked.message))
+        needs = tuple(self.needs_of(session, asked.message))
         session.leases[message.request] = Consumer(needs, (), None)
 
     def _on_lease_lost(self, session: Session, message: LeaseLost) -> None:
@@ -685,7 +685,7 @@ class Play:
         self._granted(session, asked)
         node = node_of(message.pubend)
         for topic, _ in rows_of(asked.message.events):
-            if self._allowed(session.who, (node, "publish", topic), asked.since) == {False}:
+            if self.answers_to(session.who, (node, "publish", topic), asked.since) == {False}:
                 raise self._fault(session, f"{asked.message} was logged at {node}, and {topic} is forbidden")
         self._expect(asked)
 
@@ -696,7 +696,7 @@ class Play:
             if consumer is None:
                 raise self._fault(session, f"{events} come for {message.sid}, which has ended")
             for need in consumer.needs:
-                if True not in self._allowed(session.who, need):
+                if True not in self.answers_to(session.who, need):
                     raise self._fault(session, f"{events} come, and {need} is forbidden")
             self._check_events(session, consumer.topics, events)
             consumer.got.update(event.body.decode("latin-1") for event in events)
@@ -711,7 +711,7 @@ class Play:
         if asked is None:
             raise self._fault(session, f"{events} come for the read {message.request}, which has ended")
         for need in asked.needs:
-            if True not in self._allowed(session.who, need):
+            if True not in self.answers_to(session.who, need):
                 raise self._fault(session, f"{events} are read, and {need} is forbidden")
         topics = tuple(what for _, action, what in asked.needs if action == "subscribe" and isinstance(what, str))
         self._check_events(session, topics, events)
@@ -722,7 +722,7 @@ class Play:
             self._was_published(session, event)
             if not any(topics_of(event.topic) <= topics_of(pattern) for pattern in topics):
                 raise self._fault(session, f"{event} comes, which is not one of {topics}")
-            if True not in self._allowed(session.who, (session.node, "subscribe", event.topic)):
+            if True not in self.answers_to(session.who, (session.node, "subscribe", event.topic)):
                 raise self._fault(session, f"{event} comes, and its topic is forbidden")
 
     def _was_published(self, session: Session, event: Any) -> None:
