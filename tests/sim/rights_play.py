@@ -710,10 +710,11 @@ class Play:
         events = message.columns.events("")
         if asked is None:
             raise self._fault(session, f"{events} come for the read {message.request}, which has ended")
-        for need in asked.needs:
+        needs = [*asked.needs, *self.needs_of(session, asked.message)]  # it may have been made just before
+        for need in needs:
             if True not in self.answers_to(session.who, need):
                 raise self._fault(session, f"{events} are read, and {need} is forbidden")
-        topics = tuple(what for _, action, what in asked.needs if action == "subscribe" and isinstance(what, str))
+        topics = tuple(what for _, action, what in needs if action == "subscribe" and isinstance(what, str))
         self._check_events(session, topics, events)
         self.counts["events read"] += len(events)
 
