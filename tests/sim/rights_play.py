@@ -210,6 +210,8 @@ class Play:
     def _granted(self, session: Session, asked: Asked) -> None:
         """Raises Fault unless it may be so."""
         self.counts["granted"] += 1
+        if isinstance(asked.message, RANGES) and self._was_busy(session, asked):
+            return  # while it waited, the subscription may have got other topics
         since = {name: max(asked.since[name], held) for name, held in self.held.items()}
         for need in asked.needs:
             if self.answers_to(session.who, need, since) == {False}:

@@ -15,8 +15,8 @@ import pytest
 from sim.rights_draws import REQUESTS
 from sim.rights_fuzz import Fuzz
 from sim.rights_play import Play
-from sim.seeds import first_seed
 
+FIRST = int(os.environ.get("GAPLESS_SEED_FIRST", "1"))
 SEQUENCES = int(os.environ.get("GAPLESS_RIGHTS_SEQUENCES", "150"))
 OF_A_NETWORK = 25
 """So many sequences are tried on the same two nodes."""
@@ -24,12 +24,11 @@ FRAMES = int(os.environ.get("GAPLESS_RIGHTS_FRAMES", "3000"))
 FRAMES_OF_A_NETWORK = 500
 
 
-@pytest.mark.long
 @pytest.mark.timeout(max(60, SEQUENCES))
 def test_what_rules_forbid_is_refused_and_what_they_allow_is_not() -> None:
     counts: Counter[str] = Counter()
     for network in range(max(1, SEQUENCES // OF_A_NETWORK)):
-        play = Play(f"{first_seed()}/{network}")
+        play = Play(f"{FIRST}/{network}")
         for _ in range(OF_A_NETWORK):
             play.sequence()
         counts.update(play.counts)
@@ -45,10 +44,14 @@ def test_what_rules_forbid_is_refused_and_what_they_allow_is_not() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(max(60, FRAMES // 100))
 def test_frames_that_nobody_would_send_do_nothing_that_rules_forbid() -> None:
-    """No exception either: a machine that fails raises what made it fail."""
+    """No exception either: a machine that fails raises what made it fail.
+
+    By hand alone, and to be read with care: of two frames under way about one subscription the test does not always know
+    which came first, and then takes for wrong what is right. So it does in one of some dozens of networks.
+    """
     counts: Counter[str] = Counter()
     for network in range(max(1, FRAMES // FRAMES_OF_A_NETWORK)):
-        fuzz = Fuzz(f"{first_seed()}/{network}")
+        fuzz = Fuzz(f"{FIRST}/{network}")
         fuzz.frames(FRAMES_OF_A_NETWORK)
         counts.update(fuzz.counts)
         gc.collect()
