@@ -1,7 +1,7 @@
 """Rules against a model: nothing is seen, changed or counted that they forbid, and nothing refused that they allow.
 
-All of it, which takes an hour of a core: GAPLESS_RIGHTS_SEQUENCES=100000 GAPLESS_RIGHTS_FRAMES=1000000 tox -e seeds --
-tests/sim/test_rights.py
+All of it takes an hour of a core: GAPLESS_RIGHTS_SEQUENCES=100000 GAPLESS_RIGHTS_FRAMES=1000000 pytest
+tests/sim/test_rights.py. GAPLESS_SEED_FIRST chooses other runs.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def test_what_rules_forbid_is_refused_and_what_they_allow_is_not() -> None:
 def test_frames_that_nobody_would_send_do_nothing_that_rules_forbid() -> None:
     """No exception either: a machine that fails raises what made it fail.
 
-    By hand alone, and to be read with care: of two frames under way about one subscription the test does not always know
-    which came first, and then takes for wrong what is right. So it does in one of some dozens of networks.
+    By hand alone, and to be read with care: of two frames under way about one subscription the test does not always
+    know which came first, and takes for wrong what is right. That happens in one of some dozens of networks.
     """
     counts: Counter[str] = Counter()
     for network in range(max(1, FRAMES // FRAMES_OF_A_NETWORK)):
