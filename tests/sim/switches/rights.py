@@ -23,7 +23,8 @@ RIGHTS = (
         (
             Edit(
                 "gapless_shb.core.subscriptions.attach:Subscribing._attach_existing",
-                "check_may_have(self._hosting, session.principal, subscription)",
+                "check_may_have(self._hosting, session.principal,"
+                " wanted(session, request) if changes else subscription)",
                 "pass",
             ),
             Edit(
