@@ -1,9 +1,8 @@
 """The page cache: pages that the readers of a pubend share, each read and fetched once (protocol: readers).
 
-Readers that are near each other use the same pages. The cache keeps the pages that readers come to next, and of those
-the ones that were used last, within a limit; for a reader that comes later a page is read again. The pages of the
-constream's latest steps are in the cache as well, so a reader that is only a little behind needs neither the PFS nor
-the network.
+Readers that are near each other use the same pages. The cache keeps the pages that were used last, within a limit; for
+a reader that comes later a page is read again. The pages of the constream's latest steps are in the cache as well, so a
+reader that is only a little behind needs neither the PFS nor the network.
 
 Work under way is limited, too: two reads of the PFS, and the events of a few pages. Other readers wait for their place.
 """
@@ -30,12 +29,6 @@ from gapless_shb.core.state.memory import EventSizes, Memory
 
 PAGE_BYTES: Final = 256 << 10
 """About how many bytes the events of a page have; less where there is no memory for several such pages."""
-TICK_BYTES: Final = 8
-"""What a page keeps of a tick, without its event."""
-READ_BYTES: Final = 256 << 10
-"""So much of the PFS is read at once, or less …"""
-READ_PART: Final = 4
-"""… where the pages of one read would be more than this part of what may be kept."""
 READS_MAX: Final = 2
 """How many reads of the PFS may be under way."""
 FETCHES_MAX: Final = 8
@@ -60,16 +53,13 @@ class PageCache:
         pfs: Pfs,
         head: Tick,
         readers: Mapping[int, Standing],
-        read: Callable[[Tick, Tick, int, int], None],
+        read: Callable[[Tick, Tick, int], None],
         fetch: Callable[[Ranges, int], None],
         kept_bytes: int,
         memory: Memory,
         sizes: EventSizes,
     ) -> None:
-        """`kept_bytes`: the most that it may keep; `memory`: of the broker, which may have less for it.
-
-        `read` (after, upto, number, most): begins a read of the PFS, of so many bytes at most, or of one block.
-        """
+        """`kept_bytes`: the most that it may keep; `memory`: of the broker, which may have less for it."""
         self._kept_bytes = kept_bytes
         self._memory = memory
         self._counted = 0
@@ -189,7 +179,7 @@ class PageCache:
             self._read_count += 1
             # To the end: the same blocks serve readers that stand further ahead. The read is bounded by its bytes.
             span = self._reads[self._read_count] = min(unserved), self._pfs.closed_upto
-            self._read(*span, self._read_count, max(1, min(READ_BYTES, self._read_most)))
+            self._read(*span, self._read_count)
 
     def _is_coming(self, horizon: Tick) -> bool:
         return any(after <= horizon < upto for after, upto in self._reads.values())
@@ -205,48 +195,27 @@ class PageCache:
             self.unreadable_upto = max(self.unreadable_upto, upto)
         else:
             after = max(after, result.first)
-            room = self._read_most
             for index, data in result.records:
                 if index > after:
-                    room -= self._add(after, Block(index, data), room)
+                    self._add(after, Block(index, data))
                     after = index
-                if room <= 0:
-                    break
             if after < upto and not result.records:
                 self._nothing = after, upto
         return waiting + self._take_queue()
 
-    @property
-    def _read_most(self) -> int:
-        """How many bytes the pages of one read may have: with more, those that come next are dropped for those behind.
-
-        Whoever needs what lies behind them reads it again; what is made and dropped again and again costs more.
-        """
-        return (self._most - self._most // 3) // READ_PART
-
-    def _add(self, after: Tick, block: Block, room: int) -> int:
-        """Makes pages of what no page has of a block behind `after`. Returns how many bytes they have.
-
-        They are about as many as there is room for: one at least. A page that is there may have events that a reader
-        waits for.
-        """
-        ticks, columns, most, made = block.ticks, Columns(block), self._page_ticks, 0
-        if TICK_BYTES * len(ticks) <= room:
-            after = min(after, ticks[0] - 1)  # the read began inside the block
-        start = bisect_right(ticks, after)
-        for page in (*self._pages_in(after, block.index), None):
+    def _add(self, after: Tick, block: Block) -> None:
+        """Makes pages of what no page has of a block. A page that is there may have events that a reader waits for."""
+        ticks, columns, most, start = block.ticks, Columns(block), self._page_ticks, 0
+        after = min(after, ticks[0] - 1)  # the read began inside the block
+        for page in (*self._pages_in(ticks[0] - 1, block.index), None):
             stop = len(ticks) if page is None else bisect_left(ticks, page.ticks[0])
             for at in range(start, stop, most):
-                if made and made >= room:
-                    return made
                 part = ticks[at : min(at + most, stop)]
                 self._put(Page(after, part, PartOfBlock(columns, at, len(part))))
                 after = part[-1]
-                made += TICK_BYTES * len(part)
             if page is not None:
                 page.after = min(page.after, after)
                 start, after = bisect_right(ticks, page.index), page.index
-        return made
 
     @property
     def _page_ticks(self) -> int:
@@ -380,7 +349,7 @@ class PageCache:
         page.weighed = page.weight
 
     def tidy(self, runnable: Iterable[int]) -> None:
-        """Drops the pages that readers come to last; `runnable`: the readers whose turn is still to come.
+        """Drops the pages that were not used for longest; `runnable`: the readers whose turn is still to come.
 
         Two kinds of page stay: those with events under way, and the next page of each runnable reader. Without the
         second rule a page could be read and dropped again and again before the reader's turn comes.
@@ -390,24 +359,12 @@ class PageCache:
         if self._weight <= most:
             return
         due = {self._index_behind(self._readers[sid].horizon) for sid in runnable if sid in self._readers}
-        for page in self._farthest():
+        for page in list(self._pages.values()):
             if page.index not in self.asked and page.index not in due:
                 self._remove(page)
             if self._weight <= most:
                 break
         self._count()
-
-    def _farthest(self) -> Iterable[Page]:
-        """Returns all pages: first those that no reader comes to any more, at last those that one comes to next.
-
-        Of those that readers come to equally soon, first what was not used for longest.
-        """
-        starts = sorted({bisect_right(self._order, reader.horizon) for reader in self._readers.values()})
-        ahead: dict[Tick, int] = {}
-        """By how many pages a reader is away from each."""
-        for start, end in zip(starts, [*starts[1:], len(self._order)], strict=False):
-            ahead.update((self._order[at], at - start) for at in range(start, end))
-        return sorted(self._pages.values(), key=lambda page: ahead.get(page.index, len(ahead)), reverse=True)
 
     def _index_behind(self, horizon: Tick) -> Tick:
         at = bisect_right(self._order, horizon)

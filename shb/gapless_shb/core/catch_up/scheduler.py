@@ -31,6 +31,7 @@ from gapless_shb.core.state.pubend import ServedPubend
 
 _PAGE_CACHE = 0
 """Stands in the place of a subscription's id, which is never 0, for reads that serve all readers."""
+_PAGE_CACHE_READ_BYTES = 256 << 10
 STEP = 64
 """A step of a reader takes about as long as to look at so many events."""
 
@@ -282,9 +283,9 @@ class Scheduler:
         answered = partial(self.on_read, reader.consumer.sid, reader.number)
         self._state.outbox.read(self.stream.pfs.stream, after, upto, answered)
 
-    def _read_pages(self, after: Tick, upto: Tick, number: int, most: int) -> None:
+    def _read_pages(self, after: Tick, upto: Tick, number: int) -> None:
         answered = partial(self.on_read, _PAGE_CACHE, number)
-        self._state.outbox.read(self.stream.pfs.stream, after, upto, answered, most)
+        self._state.outbox.read(self.stream.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         """Asks for what a reader wants. Answers are offered to it as they come, even before its next turn."""

@@ -29,7 +29,6 @@ class Rig:
     def __init__(self, kept_bytes: int = 1 << 20, live_from: int = LATER, memory: Memory | None = None) -> None:
         self.readers = {7: SimpleNamespace(horizon=0), 8: SimpleNamespace(horizon=0)}
         self.reads: list[tuple[int, int, int]] = []
-        self.most: list[int] = []
         self.fetches: list[Ranges] = []
         pfs = Pfs(PUBEND, MILLISECOND, LATER, 0)
         self.sizes = EventSizes()
@@ -39,9 +38,8 @@ class Rig:
             pfs, live_from, self.readers, self.read, self.fetch, kept_bytes, self.memory, self.sizes
         )
 
-    def read(self, after: int, upto: int, number: int, most: int) -> None:
+    def read(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto, number))
-        self.most.append(most)
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         self.fetches.append(ranges)
@@ -209,45 +207,16 @@ def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None
 
 
 def test_what_a_reader_is_about_to_take_stays_until_its_turn_has_come() -> None:
-    rig = Rig().with_blocks([10], [20], [30])
+    rig = Rig(kept_bytes=0).with_blocks([10], [20], [30])
     rig.ask(7)
     rig.arrive(10, 20, 30)
     rig.readers[7].horizon = 10
-    rig.memory.pages += 1 << 30  # there is no room for pages at all
 
     rig.page_cache.tidy([7])
     assert [rig.page_cache.page(at) is not None for at in (0, 10, 20)] == [False, True, False]
 
     rig.page_cache.tidy([])
     assert rig.page_cache.page(10) is None
-
-
-def test_what_a_reader_comes_to_last_is_dropped_before_what_it_comes_to_next() -> None:
-    rig = Rig().with_blocks(*([tick] for tick in range(10, 110, 10)))
-    rig.readers[7].horizon, rig.readers[8].horizon = 20, 60
-    rig.page(0)  # it was used last
-    rig.memory.pages += rig.memory.pages_most(0) * 4 // 3 - 64  # there is room for four of the ten
-
-    rig.page_cache.tidy([])
-
-    assert [at for at in range(0, 100, 10) if rig.page_cache.page(at) is not None] == [20, 30, 60, 70]
-
-
-def test_a_read_makes_no_more_pages_than_there_is_room_for() -> None:
-    """Knowledge 2097: each made thousands, and those that came next were dropped at once for those behind them."""
-    blocks = [list(range(start + 1, start + 1001)) for start in (0, 1000, 2000)]
-    rig = Rig(memory=Memory(8000)).with_blocks(*blocks)
-    made, horizon = 0, 0
-    while (page := rig.page_cache.page(horizon)) is not None:
-        made, horizon = made + 1, page.index
-    assert 0 < 8 * horizon < 1000
-
-    rig.page_cache.want_blocks(7, horizon)
-    rig.page_cache.start_reads()
-    rig.answer(*blocks)
-
-    assert rig.page(horizon).ticks[0] == horizon + 1
-    assert max(rig.most) < 1000, "nor is more read of the PFS"
 
 
 def test_who_is_a_little_behind_is_served_from_memory() -> None:

@@ -59,7 +59,7 @@ class Bench:
     def shared_scan(self) -> None:
         """There is no other reader."""
 
-    def read_pages(self, after: int, upto: int, number: int, _most: int) -> None:
+    def read_pages(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto))
         self.number = number
 
