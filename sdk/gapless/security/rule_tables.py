@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from gapless.core.ports import Action, Authorizer
 from gapless.errors import ConfigurationError, InvalidTopicError
 from gapless.plugins import hookimpl
+from gapless.security.file_state import FileState, state_of
 from gapless.security.rules import EVERYBODY, GROUP, Rule, Rules
 from gapless.selectors.topics import check_new_patterns, check_pattern, looks_foreign
 from gapless.settings import read_toml, suggestion
@@ -24,7 +25,6 @@ OF_TOPICS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.OBSERVE})
 """The actions that `topics` narrows."""
 OF_DURABLES: Final = frozenset({Action.CONSUME, Action.MANAGE, Action.OBSERVE})
 """The actions that `names` and `client_ids` narrow."""
-Stamp: TypeAlias = "tuple[int, int, int] | None"
 NO_RULE: Final = "there is no rule in it, and so nothing would be allowed to anybody; write at least one [[allow]]"
 
 
@@ -94,44 +94,35 @@ class RulesOfFile(Rules):
         """Raises ConfigurationError."""
         self._path = path
         self._read = read
-        self._stamp = self._seen = _stamp_of(path)
+        self._state = self._seen = state_of(path)
         """The state of the file that these rules were read from, and the one that was seen at the last look."""
-        self._unusable: tuple[Stamp, str] | None = None
+        self._unusable: tuple[FileState, str] | None = None
         """A later state that is not usable, and why."""
         found = read(path)
         super().__init__(found.rules, found.warnings)
 
     def successor(self) -> Authorizer | None:
         """Returns the rules of the file, if they are others now; see `gapless.spi.HasSuccessor`."""
-        stamp, seen = _stamp_of(self._path), self._seen
-        self._seen = stamp
-        if stamp == self._stamp:
+        state, seen = state_of(self._path), self._seen
+        self._seen = state
+        if state == self._state:
             self._unusable = None
             return None
-        if stamp == seen and (self._unusable is None or self._unusable[0] != stamp):
+        if state == seen and (self._unusable is None or self._unusable[0] != state):
             try:
                 newer = RulesOfFile(self._path, self._read)
             except ConfigurationError as error:
-                self._unusable = stamp, str(error)
+                self._unusable = state, str(error)
             else:
-                if newer._stamp != stamp:  # it has changed since it was looked at
-                    self._seen = newer._stamp
+                if newer._state != state:  # it has changed since it was looked at
+                    self._seen = newer._state
                 elif newer.rules != self.rules:
                     return newer
                 else:
-                    self._stamp, self._unusable = stamp, None
+                    self._state, self._unusable = state, None
         if self._unusable is not None:
             raise ConfigurationError(self._unusable[1])
         return None
-
-
-def _stamp_of(path: Path) -> Stamp:
-    """What tells one state of a file from another; None: it is not there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def table_lines(path: Path) -> dict[str, list[int]]:

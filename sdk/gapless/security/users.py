@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 from scramp import ScramException, ScramMechanism
@@ -29,6 +29,7 @@ from gapless.core.wire.messages.users import (
     verifier_problem,
 )
 from gapless.errors import ConfigurationError
+from gapless.security.file_state import FileState, state_of
 
 log = loggers.logger("gapless.security")
 
@@ -86,8 +87,6 @@ def new_verifier(password: str) -> Verifier:
 
 
 # --------------------------------------------------------------------------------------------- files
-
-Stamp: TypeAlias = tuple[int, int, int] | None
 
 
 class UserLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,8 +187,8 @@ class UsersFile(Mapping[str, bytes]):
         self._now = now
         self._end = end
         self._looked_at = now()
-        self._stamp = self._stamp_now()
-        self._doubted: Stamp = None
+        self._state = state_of(self._path)
+        self._doubted: FileState = None
         """A state of the file in which users are missing: who writes it may not have done with it yet."""
         self._trouble = ""
         """Why it cannot be used as it is."""
@@ -221,19 +220,19 @@ class UsersFile(Mapping[str, bytes]):
         if now - self._looked_at < LOOK:
             return
         self._looked_at = now
-        stamp = self._stamp_now()
-        if stamp == self._stamp and not self._trouble:
+        state = state_of(self._path)
+        if state == self._state and not self._trouble:
             return
         try:
             rows = self._read()
         except ConfigurationError as error:
-            self._stamp, self._trouble = stamp, str(error)
+            self._state, self._trouble = state, str(error)
             return
-        if self._rows.keys() - rows.keys() and stamp != self._doubted:
-            self._doubted = stamp
+        if self._rows.keys() - rows.keys() and state != self._doubted:
+            self._doubted = state
             return
         before, self._rows = self._rows, rows
-        self._stamp, self._trouble = stamp, ""
+        self._state, self._trouble = state, ""
         log.info("the file of users %s has changed: there are %d", self._path, len(rows))
         for name, row in before.items():
             if name not in rows:
@@ -243,11 +242,3 @@ class UsersFile(Mapping[str, bytes]):
 
     def _read(self) -> dict[str, bytes]:
         return {name: row.stored for name, row in read_users(self._path).items()}
-
-    def _stamp_now(self) -> Stamp:
-        """What tells one state of the file from another; None: it is not there."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
