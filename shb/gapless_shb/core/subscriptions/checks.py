@@ -172,7 +172,7 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     the topics of the subscription.
     """
     if target.name:
-        check_may_consume(hosting, session, target.name)
+        check_may_consume(hosting, session.principal, session.client_id, target.name)
     by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
     if not target.sid and by_name is None:
         home = hosting.places.of_new(session.client_id, target.name)
@@ -185,36 +185,37 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
         raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
     if found.name != target.name:
         try:
-            check_may_consume(hosting, session, found.name)
+            check_may_consume(hosting, session.principal, session.client_id, found.name)
         except RefusedError:  # it may have been guessed: its name is not told
             who = f"principal {session.principal.name!r}"
             reason = f"{who} may not consume the subscription that it names by an id: no [[allow]] lets it"
             raise RefusedError(Code.FORBIDDEN, reason) from None
-    check_may_have(hosting, session.principal, found)
+    check_may_read(hosting, session.principal, found)
     if not found.begun:
         raise RefusedError(Code.RETRY, "the subscription is being created")
     return found
 
 
-def check_may_consume(hosting: Hosting, session: ClientSession, name: str) -> None:
-    """Raises RefusedError if a client may not consume its subscription of that name, whether it exists or not."""
-    authorizer, named = hosting.authorizer, Durable(session.client_id, name)
-    if authorizer.asks and (reason := authorizer.refusal(session.principal, Action.CONSUME, named)):
+def check_may_consume(hosting: Hosting, principal: Principal, client_id: str, name: str) -> None:
+    """Raises RefusedError if a principal may not consume the subscription of that name, whether it exists or not."""
+    authorizer = hosting.authorizer
+    if authorizer.asks and (reason := authorizer.refusal(principal, Action.CONSUME, Durable(client_id, name))):
         raise RefusedError(Code.FORBIDDEN, reason)
 
 
-def check_may_have(hosting: Hosting, principal: Principal, subscription: SubscriptionRecord) -> None:
-    """Raises RefusedError if a principal may not be given what a subscription subscribes to, as the rules are now."""
+def check_may_read(hosting: Hosting, principal: Principal, subscription: SubscriptionRecord) -> None:
+    """Raises RefusedError if a principal may not subscribe to what a subscription subscribes to."""
     authorizer = hosting.authorizer
-    if not authorizer.asks:
-        return
-    if subscription.name:  # also that of a guest, which is durable at its home
-        named = Durable(subscription.client_id, subscription.name)
-        if reason := authorizer.refusal(principal, Action.CONSUME, named):
-            raise RefusedError(Code.FORBIDDEN, reason)
-    for topic in subscription.topics:
+    for topic in subscription.topics if authorizer.asks else ():
         if reason := authorizer.refusal(principal, Action.SUBSCRIBE, topic):
             raise RefusedError(Code.FORBIDDEN, reason)
+
+
+def check_may_have(hosting: Hosting, principal: Principal, subscription: SubscriptionRecord) -> None:
+    """Raises RefusedError if a principal may not be given a subscription, as the rules are now."""
+    if subscription.name:  # also that of a guest, which is durable at its home
+        check_may_consume(hosting, principal, subscription.client_id, subscription.name)
+    check_may_read(hosting, principal, subscription)
 
 
 def tell_ticks(
