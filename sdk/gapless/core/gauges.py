@@ -1,16 +1,23 @@
 """Figures that a part of a broker gives of itself when it is asked: typed, with names as Prometheus has them.
 
-A part declares a `Family` for each figure, once, and yields its gauges: nothing is counted or kept for them
-but what the part keeps anyway. Names end in their unit (`_bytes`, `_ticks`, `_seconds`); counters, which
-begin at zero with the broker and only grow, in `_total`.
+A part declares a `Family` for each figure, once, and yields its gauges. What it counts, it counts once for each batch,
+never for each event. Names end in their unit (`_bytes`, `_ticks`, `_seconds`); counters, which begin at zero with the
+broker and only grow, in `_total`. A `Histogram` yields the series that Prometheus has for one: `…_bucket`, with the
+upper bound in the label `le`, `…_sum` and `…_count`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
 
 from msgspec import Struct
+
+SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+"""Upper bounds for how long something takes: from a write to memory to a disk that hangs."""
 
 
 class Gauge(Struct, frozen=True, array_like=True, tag=1):
@@ -35,11 +42,42 @@ class Family:
     help: str
     labels: tuple[str, ...] = ()
     counter: bool = False
+    bounds: tuple[float, ...] = ()
+    """Of a histogram: what its values are counted up to, ascending."""
 
     def gauge(self, value: float, *labels: object) -> Gauge:
         """The gauge with these values of the family's labels."""
         pairs = tuple((name, str(label)) for name, label in zip(self.labels, labels, strict=True))
         return Gauge(self.name, pairs, int(value) if isinstance(value, bool) else value, self.help, self.counter)
+
+
+class Histogram:
+    """How values are spread: how many were at most each of some bounds, how many there were, and their sum."""
+
+    __slots__ = ("_bounds", "_counts", "_family", "_sum")
+
+    def __init__(self, family: Family) -> None:
+        """Values above the last bound of the family are counted, too."""
+        bounds = self._bounds = family.bounds
+        assert list(bounds) == sorted(set(bounds)) != [], f"the bounds of {family.name} do not ascend"
+        self._family = family
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float, count: int = 1) -> None:
+        """Counts a value, `count` times: of a batch whose events share it, once for all."""
+        self._counts[bisect_left(self._bounds, value)] += count
+        self._sum += value * count
+
+    def gauges(self, *labels: object) -> Iterator[Gauge]:
+        """Yields its series, with these values of the family's labels."""
+        name, text = self._family.name, self._family.help
+        pairs = self._family.gauge(0, *labels).labels
+        below = list(accumulate(self._counts))
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), below, strict=True):
+            yield Gauge(f"{name}_bucket", (*pairs, ("le", bound)), count, text, counter=True)
+        yield Gauge(f"{name}_sum", pairs, self._sum, text, counter=True)
+        yield Gauge(f"{name}_count", pairs, below[-1], text, counter=True)
 
 
 def value_of(gauges: Iterable[Gauge], family: Family | str, **labels: str) -> int | float:

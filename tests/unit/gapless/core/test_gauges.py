@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gapless.core.gauges import Family, Gauge, value_of, values_by
+from gapless.core.gauges import SECONDS, Family, Gauge, Histogram, value_of, values_by
 
 LOG = Family("gapless_pubend_log_bytes", "How much.", ("pubend",))
 HOLD = Family("gapless_pubend_hold_ticks", "Since when.", ("pubend", "shb"))
@@ -40,3 +40,30 @@ def test_gauges_travel() -> None:
     encoded = msgspec.msgpack.encode([*GAUGES, LOG.gauge(0.5, "s")])
 
     assert msgspec.msgpack.decode(encoded, type=list[Gauge]) == [*GAUGES, LOG.gauge(0.5, "s")]
+
+
+def test_a_histogram_counts_how_many_values_are_at_most_each_bound() -> None:
+    histogram = Histogram(Family("gapless_sync_seconds", "How long.", ("node",), bounds=(0.5, 1.0)))
+    histogram.observe(0.5)
+    histogram.observe(0.75, 10)
+    histogram.observe(7.0)
+
+    gauges = list(histogram.gauges("desk"))
+
+    assert values_by(gauges, "gapless_sync_seconds_bucket", "le", node="desk") == {"0.5": 1, "1.0": 11, "+Inf": 12}
+    assert value_of(gauges, "gapless_sync_seconds_sum", node="desk") == 0.5 + 7.5 + 7.0
+    assert value_of(gauges, "gapless_sync_seconds_count") == 12
+    assert all(gauge.counter and gauge.help == "How long." for gauge in gauges)
+
+
+def test_a_histogram_that_nothing_was_observed_by_has_all_its_series() -> None:
+    gauges = list(Histogram(Family("gapless_sync_seconds", "How long.", bounds=SECONDS)).gauges())
+
+    assert len(gauges) == len(SECONDS) + 3
+    assert {gauge.value for gauge in gauges} == {0}
+
+
+@pytest.mark.parametrize("bounds", [(), (1.0, 0.5), (1.0, 1.0)])
+def test_bounds_that_do_not_ascend_are_a_mistake_of_ours(bounds: tuple[float, ...]) -> None:
+    with pytest.raises(AssertionError, match="do not ascend"):
+        Histogram(Family("gapless_sync_seconds", "How long.", bounds=bounds))
