@@ -441,7 +441,10 @@ def _longest_row(out: list[bool]) -> int:
 
 
 class D9Idle(TreeJudge):
-    """Where nobody comes or goes, what is silent is told to every SHB within a second and the way, at any depth."""
+    """Where nobody comes or goes, what is silent is told to every SHB within a second and the way, at any depth.
+
+    The last that a pubend said before its volume was lost nobody may ever hear.
+    """
 
     name = "D9"
 
@@ -509,7 +512,10 @@ class D9Idle(TreeJudge):
         return SILENT_WITHIN + 200 * MILLISECOND + hops * (4 * self.world.options.network.delay + MILLISECOND)
 
     def _due(self, pubend: PubendId, limit: int) -> Tick:
-        """How far a pubend was decided so long ago."""
+        """How far a pubend was decided so long ago; 0 of one that is gone."""
+        history = self.model.histories.get(pubend)
+        if history is None or history.gone:
+            return 0
         decided = self._decided.get(pubend, [])
         while len(decided) > 1 and decided[1][0] <= self.world.now - 10 * SECOND:
             decided.pop(0)

@@ -53,8 +53,9 @@ class Work:
 class J3Transforms(Judge):
     """The log of a transform's outputs is what follows from its inputs up to the stored token, each once, in order.
 
-    No owner meets a gap where it has begun, or is told that its token is stale. What is told to be stored is, and no
-    input is acknowledged beyond that. An owner whose input was taken over by a former one takes it back.
+    No owner meets a gap where it has begun, but for what a pubend let go of before it counted the broker; nor is one
+    told that its token is stale. What is told to be stored is, and no input is acknowledged beyond that. An owner whose
+    input was taken over by a former one takes it back.
     """
 
     name = "J3"
@@ -92,7 +93,9 @@ class J3Transforms(Judge):
             keys = zip(item.ticks, self.model.keys(item), strict=True)
             work.inputs.setdefault(item.pubend, {}).update(keys)
         elif isinstance(item, Gap) and work.owner is consumer.transform and _has_begun(work, item.pubend):
-            self.fail(f"{consumer.lane}, which owns its name, meets {item}")
+            shb = self.model.accounts[consumer.row.number].shb
+            if item.start >= self.model.members.get(item.pubend, {}).get(shb, 0):
+                self.fail(f"{consumer.lane}, which owns its name, meets {item}")
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A pubend has stored tokens, if it does not crash before the sync."""

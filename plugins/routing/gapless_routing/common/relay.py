@@ -197,6 +197,7 @@ class RelayedPubend(KnownPubend):
         pubend's broker may have logged something, what was told as silence is asked for again; what was told of events
         stays, because they were published, and nobody else has them.
         """
+        self.askers.let_go()
         if not meta.timed and meta.voids != self.meta.voids:
             for lo, hi in meta.voids:
                 self.cache.forget(lo, hi)
@@ -543,21 +544,42 @@ class Relay:
         view = _view(pubend, knowledge)
         for asker in pubend.askers.names:
             if asker != CORE and self._links.is_full(asker):
-                continue
-            answers = pubend.askers.take(asker, knowledge, view, self._state.now, pushed.get(asker, ()))
-            for need, together in groupby(answers, itemgetter(1)):
-                left = self._reply(pubend, asker, list(together))
-                pubend.askers.add(asker, left, need, None, self._state.now)
+                pubend.askers.keep(asker, knowledge, self._state.now)
+            else:
+                self._answer(pubend, asker, knowledge, view, pushed.get(asker, ()))
+
+    def _answer(
+        self,
+        pubend: RelayedPubend,
+        asker: BrokerId,
+        knowledge: Knowledge,
+        view: KnowledgeStream,
+        pushed: Sequence[Knowledge],
+    ) -> None:
+        """Answers somebody who waits for some of what is said."""
+        answers = pubend.askers.take(asker, knowledge, view, self._state.now, pushed)
+        for need, together in groupby(answers, itemgetter(1)):
+            left = self._reply(pubend, asker, list(together))
+            pubend.askers.add(asker, left, need, None, self._state.now)
 
     def on_room(self, broker: BrokerId) -> None:
-        """A link has room again: it is filled with what its broker waits for, as far as that is known here by now."""
+        """A link has room again: it is filled with what its broker waits for, as far as that is known here by now.
+
+        What came for it while there was no room, and was neither kept nor cached, is asked for once more.
+        """
         self._unanswered.pop(broker, None)
         for pubend in self._pubends.values():
+            while not self._links.is_full(broker) and (kept := pubend.askers.pop_kept(broker)):
+                self._answer(pubend, broker, kept, _view(pubend, kept), ())
+            missed = pubend.askers.take_missed(broker)
             for need, ranges in pubend.askers.waiting(broker, self._state.now):
                 answers, rest = pubend.cache.answer(ranges, need)
                 pubend.askers.answered(broker, (IntervalSet(ranges) - IntervalSet(rest)).ranges)
                 left = self._reply(pubend, broker, [(answer, need) for answer in answers])
                 pubend.askers.add(broker, left, need, None, self._state.now)
+                if again := (missed & IntervalSet(rest)).ranges:
+                    want = Want(pubend.meta.pubend, again, need, "", again=False)
+                    self._ask_on(pubend, want, again, None, broker)
 
     def answer_more(self, broker: BrokerId) -> None:
         """What was too much for one answer goes on; where a link is full, when it has room again."""

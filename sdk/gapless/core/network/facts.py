@@ -64,6 +64,7 @@ class Want(Struct, array_like=True, frozen=True, gc=False, tag=2):
     ranges: RealRanges
     need: Mapping[ShbId, Real] | None
     shb: ShbId
+    """Which SHB; "": a broker on the way asks once more for what had come when it had no room for it."""
     again: bool
     """All of it was asked for before with this need, and no answer has come: one that is on its way will do."""
 

@@ -387,9 +387,10 @@ class Window:
         """
         fitting = min(4 * self.span, self.LONGEST, covered * target // size if size else self.LONGEST)
         if cut:
-            self.span = max(fitting, self._shortest)
+            self.span = max(fitting, 1)
         elif size > 2 * target:
-            self.span = max(self.span // 4, self._shortest)
+            self.span = max(self.span // 4, min(self.span, self._shortest))
         else:
             # A short range says little, as the pubend may end there: only far too many bytes make ranges shorter.
-            self.span = max(self.span, fitting)
+            is_sparse = 2 * size < target
+            self.span = max(self.span, fitting, self._shortest if is_sparse else 0)

@@ -319,6 +319,31 @@ def test_what_comes_while_the_link_of_an_asker_is_full_is_kept_for_him() -> None
     assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
 
 
+def test_what_no_cache_can_keep_for_a_full_link_is_kept_or_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One statement is kept in any case; others a small cache has let go of before there is room (delta 100022)."""
+    monkeypatch.setattr(askers, "KEPT_BYTES", 0)
+    net = subscribed(cache_bytes=0)
+    net.pass_time(2 * SECOND)
+    net.arrive("i", "p", want(0, 60))
+    net.fill("p", "i")
+    net.forget()
+    for lo in (0, 20, 40):
+        net.say(lo, lo + 20, "b", reply=True)
+        net.pass_time(2 * SECOND)
+    assert net.messages(Knowledge, "p", "i") == []
+
+    net.fill("p", "i", 0)
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,)), (41, 60, ())], "silence takes no room"
+    assert asked(net) == [replace(want(20, 41), shb="")]
+    net.say(20, 40, "b", reply=True)
+    net.say(40, 60, "b", reply=True)
+    assert said(net.messages(Knowledge, "p", "i"))[2:] == [(20, 40, (21,)), (40, 41, (41,))]
+    net.forget()
+    net.fill("p", "i")
+    net.fill("p", "i", 0)
+    assert (net.messages(Knowledge), asked(net)) == ([], []), "it was answered"
+
+
 def again(lo: int, hi: int, need: Stamp = RAW) -> Want:
     """The repetition of a want."""
     return replace(want(lo, hi, need), again=True)

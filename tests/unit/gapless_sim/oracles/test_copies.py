@@ -304,3 +304,16 @@ def test_it_may_take_longer_where_somebody_has_just_come() -> None:
     chain.after(5)
 
     chain.timed.checkpoint()
+
+
+def test_the_last_that_a_lost_volume_said_may_be_heard_by_nobody() -> None:
+    chain = Timed(D9Idle)
+    chain.timed.delivered("shb1", chain.know(0, 9))
+    chain.fixture.observe.known("phb1", chain.know(9, 19))
+    chain.timed.known("phb1", chain.know(9, 19))
+    chain.after(20)
+    with violates("D9"):
+        chain.timed.checkpoint()
+    chain.fixture.model.histories[P].gone_at = 1
+
+    chain.timed.checkpoint()

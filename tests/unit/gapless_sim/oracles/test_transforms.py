@@ -15,7 +15,7 @@ from gapless_phb.core import rows
 from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.world.producer import Outbox
 from gapless_sim.world.transform import InputConsumer, Recipe, Transform
-from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 OUT = "out@1"
 ONE, TWO, NONE = 1, 5, 3
@@ -72,8 +72,17 @@ def stage(*logged: int) -> tuple[ModelFixture, Process]:
     return fixture, process
 
 
-def test_who_owns_the_name_meets_no_gap() -> None:
+def counted(tick: int) -> tuple[ModelFixture, Process]:
+    """The pubend keeps everything for the broker from a tick on."""
     fixture, process = stage()
+    account: Any = SimpleNamespace(shb=SHB)
+    fixture.model.accounts[process.consumer.row.number] = account
+    fixture.model.members[P] = {SHB: tick}
+    return fixture, process
+
+
+def test_who_owns_the_name_meets_no_gap() -> None:
+    fixture, process = counted(0)
     gap = Gap(P, 30, 40, GapReason.RELEASED_EARLY.value)
     found_later = Gap("other@1", 0, 40, GapReason.RELEASED_EARLY.value)
     fixture.oracles[J3Transforms].handed_out(process.consumer, found_later)
@@ -82,6 +91,16 @@ def test_who_owns_the_name_meets_no_gap() -> None:
     Process(fixture, process.transform.recipe, "rival")
 
     fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
+
+
+def test_what_a_pubend_let_go_of_before_it_counted_the_broker_is_a_gap() -> None:
+    """However far an owner was told that it stands there (delta 100440)."""
+    fixture, process = counted(40)
+    gap = Gap(P, 30, 40, GapReason.RELEASED_EARLY.value)
+    fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
+
+    with violates("J3"):
+        fixture.oracles[J3Transforms].handed_out(process.consumer, Gap(P, 40, 50, GapReason.RELEASED_EARLY.value))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire.messages import GapReason
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.catch_up.fetches import RangeFetch, TickFetch, Window, interleave, nearness
+from gapless_shb.core.catch_up.fetches import SHORTEST, RangeFetch, TickFetch, Window, interleave, nearness
 from gapless_shb.core.state.segments import GapSegment, Segment
 
 
@@ -204,6 +204,21 @@ def test_an_answer_that_was_cut_shows_how_dense_it_is() -> None:
     window.learn(100 * MILLISECOND, 64 << 10, 1 << 20, cut=True)
 
     assert window.span == 1_600 * MILLISECOND
+
+
+def test_of_a_dense_batch_no_more_is_asked_for_than_there_is_room_for() -> None:
+    """Where the batch is over, a few places say nothing about what follows."""
+    window = Window(MILLISECOND, SHORTEST)
+    shortest = window.span
+    window.learn(3, 300, 300, cut=True)
+    assert window.span == 3
+    window.learn(3, 300, 300)
+    assert window.span == 3
+    window.learn(3, 700, 300)
+    assert window.span == 3, "one event may be larger than all that there is room for"
+
+    window.learn(3, 0, 300)
+    assert window.span == shortest
 
 
 def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:
