@@ -197,6 +197,8 @@ class Heard:
     events: set[Tick] = field(default_factory=set)
     """Likewise."""
     recent: list[tuple[int, Knowledge]] = field(default_factory=list)
+    reached: list[tuple[int, Tick]] = field(default_factory=list)
+    """Where copies go: how far it was told something, whether that is kept or not, and when."""
     old_upto: Tick = 0
     """Where copies go: how far it had heard of the pubend before the window."""
 
@@ -208,7 +210,8 @@ class Heard:
     def settle_anew(self, before: int, since: int) -> None:
         """Takes in what came before some time, and was new at another one: older events may be gone, when they came."""
         self.known, self.events = IntervalSet(), set()
-        self.old_upto = max([self.old_upto, *(said.hi for at, said in self.recent if at < since)])
+        self.old_upto = max([self.old_upto, *(hi for at, hi in self.reached if at < since)])
+        self.reached = [(at, hi) for at, hi in self.reached if at >= since]
         self.recent = [(at, said) for at, said in self.recent if at >= since]
         for at, said in self.recent:
             if at < before:
@@ -298,6 +301,8 @@ class K11Lost(HopJudge):
         heard = self._of(node, knowledge.pubend)
         for lo, hi in _lost(knowledge):
             heard.lost.add(lo, hi)
+        if not heard.reached or knowledge.hi > heard.reached[-1][1]:
+            heard.reached.append((self.world.now, knowledge.hi))
         if is_kept and self._knows.get((node, knowledge.pubend)) is heard.life:
             heard.recent.append((self.world.now, knowledge))
 

@@ -165,7 +165,9 @@ class Model(Oracle):
 
     def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
         """A pubend is there."""
-        self._history(meta.pubend, broker)
+        history = self._history(meta.pubend, broker)
+        # One of a volume that was made anew beside a second process cannot tell that only one of them has it.
+        history.forked |= broker in self.damaged_brokers and bool(meta.forks)
         self.members[meta.pubend] = dict(members)
         self.ages.opened(broker, meta.pubend, meta.created)
 

@@ -9,7 +9,7 @@ import pytest
 from gapless.core.network.facts import PubendMeta
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import DeliverGap
-from gapless_sim.oracles.lost import KNOWN_FOR, I5Answered, I5Cached, K11Lost
+from gapless_sim.oracles.lost import KNOWN_FOR, Heard, I5Answered, I5Cached, K11Lost
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, Stand, violates
 from unit.gapless_sim.oracles.test_hops import CELLS, Tree, want
 
@@ -133,3 +133,14 @@ def test_what_a_mate_has_handed_over_as_lost_was_said_to_be_lost() -> None:
     tree.sends("ib1", "ib2", tree.know(0, 40, lost=30), (0, "sideways", "shb1"))
 
     tree.sends("ib2", "shb1", tree.know(0, 40, lost=30))
+
+
+def test_what_a_broker_was_told_longer_ago_than_the_window_may_be_gone_when_it_comes_again() -> None:
+    """Also if it had not spoken of the pubend by then: its router keeps what comes (delta 100748)."""
+    again = Tree(K11Lost).know(0, 20, 5, 15, reply=True)
+    young = Heard(object(), reached=[(7, 9)], recent=[(8, again)])
+    old = Heard(object(), reached=[(3, 9)], recent=[(8, again)])
+    for heard in (young, old):
+        heard.settle_anew(before=9, since=5)
+
+    assert (young.events, old.events) == ({5, 15}, {15})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gapless.core.client.link.effects import Attached
-from gapless.core.network.facts import Enrolled, Interest
+from gapless.core.network.facts import Enrolled, Interest, PubendMeta
 from gapless.core.wire.messages import Subscribed
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P
 
@@ -75,3 +77,18 @@ def test_what_was_given_up_on_one_volume_is_unreadable_still_on_the_copy_that_a_
 
     fixture.observe.took_copy(broker)
     assert history.has_hole
+
+
+def test_a_pubend_that_was_made_anew_while_two_processes_ran_may_be_taken_for_one_of_both() -> None:
+    """Delta 100719: a process that hears of the other one does not know whether that had the pubend."""
+    fixture = ModelFixture()
+    fixture.opens()
+    forked = PubendMeta("q@2", NODE, forks=((0, 5),))
+    fixture.observe.opened(NODE, forked, {})
+    assert not fixture.model.histories["q@2"].forked, "no second process has run"
+    fixture.observe.copied(fixture.world.brokers[NODE])
+    fixture.observe.opened(NODE, PubendMeta("r@3", NODE), {})
+    fixture.observe.opened(NODE, replace(forked, pubend="s@4"), {})
+
+    histories = fixture.model.histories
+    assert (histories["r@3"].forked, histories["s@4"].forked) == (False, True)
