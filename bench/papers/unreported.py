@@ -14,5 +14,5 @@ from gapless.cli import main
 from gapless_routing.delta.copies import Copies
 
 if __name__ == "__main__":
-    with patch.object(Copies, "_report", lambda *_: None):
+    with patch.object(Copies, "_report", lambda *_: {}):
         main()

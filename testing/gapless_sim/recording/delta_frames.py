@@ -45,7 +45,10 @@ def services_in(message: Message) -> Iterator[ServiceSaid]:
 
 
 def reports_in(message: Message) -> tuple[Report, ...]:
-    """What is said of copies."""
+    """What is said of copies: within a status, or beside it."""
+    status = status_in(message)
+    if status is not None:
+        return _reports(status.reports).reports if status.reports else ()
     return _reports(message.data).reports if type(message) is Private and message.kind == REPORT else ()
 
 

@@ -150,7 +150,7 @@ class Copies:
                 pubend.has.remove(0, pubend.has.ranges[0][1])
         pubend.unreported += knowledge.data.size
         if pubend.unreported >= REPORT_BYTES:
-            self._report({pubend.meta.pubend: pubend})
+            self._ring.say_status(self._report({pubend.meta.pubend: pubend}))
 
     def on_report(self, broker: BrokerId, data: bytes) -> None:
         """What brokers have that are farther away. Raises RemoteProtocolError when it makes no sense."""
@@ -174,27 +174,31 @@ class Copies:
         is_near = broker in self._tree.near
         return is_near and (pubend.is_here or self._tree.first(broker) != pubend.path[0])
 
-    def _report(self, pubends: Mapping[PubendId, CopiedPubend]) -> None:
-        """Says to those on the way to each pubend what is had here, and what has changed below."""
+    def _report(self, pubends: Mapping[PubendId, CopiedPubend]) -> dict[BrokerId, bytes]:
+        """Returns for those on the way to each pubend what is had here, and what has changed below.
+
+        What is too much for one message is sent before.
+        """
         said: dict[BrokerId, list[Report]] = {}
         for name, pubend in pubends.items():
-            pubend.unreported = 0
+            changed, pubend.changed, pubend.unreported = pubend.changed, {}, 0
             if pubend.is_here or not pubend.is_wanted:
-                pubend.changed.clear()
                 continue
             own = self._own(name, pubend)
             for broker in self._ring.on_way(pubend.meta.broker):
                 hops = self._tree.distance(broker)
                 passed_on = [
                     pubend.reports[below]
-                    for below in pubend.changed
+                    for below in changed
                     if below in pubend.reports and hops + self._tree.distance(below) <= self._tree.reach
                 ]
                 said.setdefault(broker, []).extend([own, *passed_on])
-            pubend.changed.clear()
+        last: dict[BrokerId, bytes] = {}
         for broker, reports in said.items():
-            for portion in portions(reports):
-                self._ring.links.send(broker, Private(REPORT, _encode(Reports(tuple(portion)))))
+            *more, last[broker] = (_encode(Reports(tuple(portion))) for portion in portions(reports))
+            for each in more:
+                self._ring.links.send(broker, Private(REPORT, each))
+        return last
 
     def _own(self, name: PubendId, pubend: CopiedPubend) -> Report:
         self._numbers += 1
@@ -205,9 +209,8 @@ class Copies:
 
     # ---------------------------------------------------------------------------------- letting go
 
-    def beat(self) -> None:
-        """Once a second: what is had is reported, and what is safe is let go of."""
-        self._report(self._pubends)
+    def beat(self) -> Mapping[BrokerId, bytes]:
+        """Once a second: what is safe is let go of. Returns what is to be reported to whom."""
         for pubend in self._pubends.values():
             ages = pubend.ages
             ages.append((self._state.now, pubend.cache.known_upto))
@@ -217,6 +220,7 @@ class Copies:
             if upto:
                 ages.appendleft((self._state.now - self._window, upto))
                 self._purge(pubend, upto)
+        return self._report(self._pubends)
 
     def _purge(self, pubend: CopiedPubend, upto: Tick) -> None:
         """Lets go of the events up to a tick that are safe for all who want them."""

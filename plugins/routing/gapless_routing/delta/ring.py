@@ -8,7 +8,7 @@ hung up by one of them: if each did it by itself, the other would make it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -47,6 +47,8 @@ class Status(Struct, array_like=True, frozen=True, gc=False):
     """The pubends of which nothing comes to it."""
     wants: bool
     """Whether it wishes for this link."""
+    reports: bytes
+    """What it and others have of pubends, once a second; b"" where there is nothing to be said of that."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -138,12 +140,13 @@ class Ring:
             if broker in self._wished:  # it was there, so there is nothing to wait for
                 self._away_since[broker] = self._state.now - self._options.ring_wait
 
-    def on_status(self, broker: BrokerId, data: bytes) -> None:
-        """A broker says what it can do. Raises RemoteProtocolError when it says nothing that makes sense."""
+    def on_status(self, broker: BrokerId, data: bytes) -> bytes:
+        """A broker says what it can do. Returns what it reports. Raises RemoteProtocolError when that makes no sense."""
         said = _decode(data)
         before = self._heard.get(broker)
         if before is None or before[0].life != said.life or before[0].number < said.number:
             self._heard[broker] = said, self._state.now
+        return said.reports
 
     # -------------------------------------------------------------------------------- which links to have
 
@@ -221,12 +224,12 @@ class Ring:
 
     # ----------------------------------------------------------------------------------------- status
 
-    def say_status(self, *, again: bool = False) -> None:
-        """Sends what says something new; `again`: to everybody."""
+    def say_status(self, reports: Mapping[BrokerId, bytes] | None = None) -> None:
+        """Sends what says something new. `reports`: for whom there are some; then it is sent to everybody."""
         for broker in self.links:
             said = self._said.get(broker)
             now = self.ready, self.cut, broker in self._wished
-            if again or said is None or (said.ready, said.cut, said.wants) != now:
+            if reports is not None or said is None or (said.ready, said.cut, said.wants) != now:
                 self._number += 1
-                status = self._said[broker] = Status(self.life, self._number, *now)
+                status = self._said[broker] = Status(self.life, self._number, *now, (reports or {}).get(broker, b""))
                 self.links.send(broker, Private(STATUS, _encode(status)))

@@ -123,17 +123,18 @@ class DeltaRouter(RelayRouter):
 
     def _on_status(self, broker: BrokerId, data: bytes) -> None:
         before = self._ring.life_of(broker)
-        self._ring.on_status(broker, data)
+        reports = self._ring.on_status(broker, data)
         self._streams.copies.forget_lives_but(broker, self._ring.life_of(broker))
         if before not in (None, self._ring.life_of(broker)):
             self._streams.forget_services(broker)
             self._interests.forget_census(broker)
+        if reports:
+            self._streams.copies.on_report(broker, reports)
 
     def _beat(self) -> None:
         self._state.timers.set(("beat",), self._state.now + BEAT)
         self._note_change()
-        self._ring.say_status(again=True)
-        self._streams.beat()
+        self._ring.say_status(self._streams.beat())
 
     def _next_hops(self, pubend: PubendId, *, sideways: bool) -> list[BrokerId]:
         server = self._streams.toward(pubend)

@@ -9,7 +9,7 @@ nothing. So whatever is pushed leads away from its pubend, whoever is believed t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -432,8 +432,11 @@ class Serving(PubendFlow[ServedPubend]):
         """An SHB is no member of a pubend any more: it was retired."""
         self._sides.retire(shb)
 
-    def beat(self) -> None:
-        """Once a second: who has not agreed to serve is asked again, and what has been gone for long is forgotten."""
+    def beat(self) -> Mapping[BrokerId, bytes]:
+        """Once a second: who has not agreed to serve is asked again, and what has been gone for long is forgotten.
+
+        Returns what is to be reported to whom.
+        """
         for stream in list(self._streams.values()):
             if stream.gone_since is not None and self._state.now - stream.gone_since >= self._options.forget:
                 for broker in list(stream.outward):
@@ -445,7 +448,7 @@ class Serving(PubendFlow[ServedPubend]):
         recent = {pubend: at for pubend, at in self._unknown.items() if self._state.now - at < UNKNOWN_LASTS}
         self._unknown = recent
         self._flush()
-        self.copies.beat()
+        return self.copies.beat()
 
     # -------------------------------------------------------------------------------- how it is done
 

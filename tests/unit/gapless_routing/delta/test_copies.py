@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import msgpack
 from msgspec.structs import replace
 
 from gapless.core.network.facts import AskPubend, Know, Want
 from gapless.core.network.frames import Private
 from gapless.core.stream.knowledge import Knowledge
+from gapless_routing.delta import copies
 from gapless_routing.delta.copies import REPORT, Report, Reports
+from gapless_routing.delta.ring import STATUS, Status
 from unit.gapless_routing.delta.net import HUB, DeltaNet, chain, settled
 from unit.gapless_routing.knowledge.net import SECOND, P, delivered, full, knowledge, private, want
 
@@ -156,7 +159,20 @@ def test_reports_go_as_far_up_as_they_are_needed() -> None:
     net.pass_time(2 * SECOND)
     heard = {name: set(net.pubend(name).reports) for name in LONG.nodes}
     assert heard == {"p": {"i", "j"}, "i": {"j", "k"}, "j": {"k", "s"}, "k": {"s"}, "s": set()}
-    assert not private(net, REPORT, "p")
+    said = [msgpack.decode(each, type=Status) for each in private(net, STATUS, "p")]
+    assert said
+    assert not any(each.reports for each in said), "nobody is on the way from a pubend to itself"
+
+
+def test_what_is_too_much_for_one_message_comes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "portions", lambda rows: ([row] for row in rows))
+    net = settled(LONG)
+    net.forget()
+    net.pass_time(2 * SECOND)
+
+    assert private(net, REPORT, "k", "j")
+    heard = {name: set(net.pubend(name).reports) for name in LONG.nodes}
+    assert heard == {"p": {"i", "j"}, "i": {"j", "k"}, "j": {"k", "s"}, "k": {"s"}, "s": set()}
 
 
 def test_much_that_comes_is_reported_before_the_next_beat() -> None:
@@ -165,7 +181,7 @@ def test_much_that_comes_is_reported_before_the_next_beat() -> None:
     net.forget()
     for number in range(40):
         net.say(10_000 * number + 10, 10_000 * number + 10_000, *["a"] * 5_000)
-    assert private(net, REPORT, "s", "j")
+    assert any(msgpack.decode(each, type=Status).reports for each in private(net, STATUS, "s", "j"))
 
 
 def test_what_an_eviction_took_is_below_every_run() -> None:

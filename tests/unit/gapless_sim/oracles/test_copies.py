@@ -71,7 +71,7 @@ class Keeper(Chain):
         self.sends(source, target, Private(REPORT, msgspec.msgpack.encode(said)))
 
     def status(self, source: str, target: str, life: int) -> None:
-        self.sends(source, target, Private(STATUS, msgspec.msgpack.encode(Status(life, 1, True, (), True))))
+        self.sends(source, target, Private(STATUS, msgspec.msgpack.encode(Status(life, 1, True, (), True, b""))))
 
     def goes(self, upto: int, *safe: tuple[int, int], group: str = "shb1") -> None:
         pubend = SimpleNamespace(meta=SimpleNamespace(pubend=P))
@@ -129,7 +129,7 @@ def test_whoever_stays_unready_is_found() -> None:
     chain = Chain(D6Ready)
     chain.judge.booted(chain.world.brokers["ib1"])
     chain.world.brokers["ib1"].life.over = False
-    said = Private(STATUS, msgspec.msgpack.encode(Status(1, 1, False, (), True)))
+    said = Private(STATUS, msgspec.msgpack.encode(Status(1, 1, False, (), True, b"")))
     chain.sends("ib1", "ib2", said)
     chain.judge.checkpoint()
     assert chain.judge.unsettled() == "ib1 is not ready"
