@@ -141,7 +141,7 @@ class Ring:
                 self._away_since[broker] = self._state.now - self._options.ring_wait
 
     def on_status(self, broker: BrokerId, data: bytes) -> bytes:
-        """A broker says what it can do. Returns what it reports. Raises RemoteProtocolError when that makes no sense."""
+        """A broker says what it can do; returns what it reports. Raises RemoteProtocolError if that makes no sense."""
         said = _decode(data)
         before = self._heard.get(broker)
         if before is None or before[0].life != said.life or before[0].number < said.number:

@@ -391,6 +391,14 @@ class Serving(PubendFlow[ServedPubend]):
         for kind in ("silence", "behind"):
             self._state.timers.cancel((kind, stream.meta.pubend, broker))
 
+    def push(self, direction: str, knowledge: Knowledge, slack: int) -> BrokerId | None:
+        """Sends first-time knowledge to a broker: it need not be copied to it as well."""
+        pushed, stream = super().push(direction, knowledge, slack), self._streams[knowledge.pubend]
+        if pushed and direction in stream.copying:
+            left = IntervalSet(stream.copying[direction]) - IntervalSet([(knowledge.lo, knowledge.hi)])
+            stream.copying[direction] = left.ranges
+        return pushed
+
     def copy(self, broker: BrokerId) -> None:
         """Goes on to copy to a broker what it has not: so much in one turn, and as far as its link has room."""
         most, is_left = COPIED_AT_ONCE, False

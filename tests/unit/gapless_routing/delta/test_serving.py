@@ -9,6 +9,7 @@ from gapless.core.network.frames import Private
 from gapless.core.stream.columns import EMPTY
 from gapless.core.stream.knowledge import Knowledge
 from gapless_routing.common.pubend_flow import NOTICE_EVERY, PUBEND
+from gapless_routing.delta import serving
 from gapless_routing.delta.serving import SERVE, SERVED, SILENT, UNSERVE
 from unit.gapless_routing.delta.net import CHAIN, HUB, DeltaNet, chain, settled
 from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, P, delivered, events, private, said, want
@@ -91,6 +92,27 @@ def test_a_broker_that_comes_back_empty_is_copied_all_that_is_held_above() -> No
     assert net.server("i") == "p"
     assert (10, 20, (11,)) in said(net.messages(Knowledge, "p", "i"))
     assert ticks(net) == []  # it was there already, and who has it is told nothing twice
+
+
+def test_what_is_pushed_while_there_is_more_to_copy_is_not_copied_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that fills a hole comes in between (delta 101025)."""
+    net = settled()
+    net.say(10, 20, "a")
+    net.say(30, 40, "a")
+    net.kill("i")
+    net.pass_time(BYPASS)
+    net.forget()
+    monkeypatch.setattr(serving, "COPIED_AT_ONCE", 0)
+    net.revive("i")
+    net.pass_time(6 * SECOND)
+    assert net.pubend("p").copying["i"]
+    net.say(20, 30, "a")
+    monkeypatch.undo()
+    net.pass_time(SECOND)
+
+    assert not net.pubend("p").copying.get("i")
+    copied = [tick for each in net.messages(Knowledge, "p", "i") for tick in each.data.ticks]
+    assert sorted(copied) == [11, 21, 31]
 
 
 def test_each_of_those_beyond_a_dead_hub_is_served_from_beyond_it() -> None:
