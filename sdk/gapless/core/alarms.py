@@ -23,6 +23,11 @@ ABOUT_MAX: Final = 300
 """Characters of an alarm that are kept: what is told of it fits into the smallest frame."""
 
 ALARMS = Family("gapless_alarms_total", "How often the operator was told of something.", ("code",), counter=True)
+ACTIVE = Family(
+    "gapless_alarm_active",
+    "1 as long as something lasts that the operator was told of: of each code the latest ones, by what they are about.",
+    ("code", "about"),
+)
 
 
 class AlarmCode(Enum):
@@ -356,6 +361,9 @@ class AlarmBook:
         return sorted(listed, key=attrgetter("last"))
 
     def gauges(self) -> Iterator[Gauge]:
-        """How often each code was raised since the broker began."""
+        """How often each code was raised since the broker began, and what is so still."""
         for code, count in self._counts.items():
             yield ALARMS.gauge(count, code.label)
+        for alarm in self.alarms():
+            if alarm.lasts and not alarm.over:
+                yield ACTIVE.gauge(1, alarm.code, alarm.about)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.core.alarms import ALARMS, ALARMS_MAX, Alarm, AlarmBook, AlarmCode
-from gapless.core.gauges import value_of
+from gapless.core.alarms import ACTIVE, ALARMS, ALARMS_MAX, Alarm, AlarmBook, AlarmCode
+from gapless.core.gauges import value_of, values_by
 
 DAMAGED = AlarmCode.LOG_UNREADABLE
 
@@ -34,6 +34,17 @@ def test_what_is_over_is_said_so_until_it_is_raised_again() -> None:
 
     assert (over.text, over.count, over.over) == ("enough", 1, True)
     assert (again.text, again.count, again.over) == ("low again", 2, False)
+
+
+def test_what_lasts_is_a_figure_until_it_is_over() -> None:
+    book = AlarmBook()
+    book.note(Alarm(AlarmCode.NODE_UNREACHABLE, "no link", "shb"), 1000)
+    book.note(Alarm(AlarmCode.NODE_UNREACHABLE, "no link", "phb"), 1000)
+    book.note(Alarm(DAMAGED, "which merely happened", "p@1"), 1000)
+    assert values_by(book.gauges(), ACTIVE, "about") == {"shb": 1, "phb": 1}
+
+    book.note(Alarm(AlarmCode.NODE_UNREACHABLE, "a link", "shb", over=True), 2000)
+    assert values_by(book.gauges(), ACTIVE, "about", code="node_unreachable") == {"phb": 1}
 
 
 def test_when_the_broker_starts_over_what_lasted_has_to_be_raised_anew() -> None:
