@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.gauges import Gauge
+from gapless.core.network.bytes_above import ASKER, BytesAbove, decode_question, encode
 from gapless.core.network.facts import (
     AskPubend,
     BrokerId,
@@ -17,6 +18,8 @@ from gapless.core.network.facts import (
     OpenRequest,
     OrderedGroup,
     Outcome,
+    Post,
+    Posted,
     Pub,
     RanTwice,
     Released,
@@ -196,6 +199,7 @@ class PublisherHostingBroker:
             Enrol: self._on_enrol,
             Hold: self._on_hold,
             Released: self._on_released,
+            Posted: self._on_posted,
             RanTwice: self._on_ran_twice,
             SubmitOpen: self._on_open,
             Submit: self._on_submit,
@@ -276,6 +280,15 @@ class PublisherHostingBroker:
     def _on_released(self, minima: Released, now: int, _wall: int) -> None:
         if pubend := self._pubends.get(minima.pubend):
             pubend.retention.released(minima.released, minima.delivered, now)
+
+    def _on_posted(self, posted: Posted, _now: int, _wall: int) -> None:
+        """An SHB asks how much its subscriptions hold back."""
+        asked = decode_question(posted.data)
+        pubend = None if asked is None else self._pubends.get(asked.pubend)
+        if asked is not None and pubend is not None:
+            above = tuple(map(pubend.log.index.above, asked.ticks))
+            answer = encode(BytesAbove(asked.pubend, asked.ticks, above))
+            self._outbox.emit(Post(posted.from_node, ASKER, answer))
 
     def _on_ran_twice(self, ran: RanTwice, now: int, wall: int) -> None:
         for pubend in self._pubends.values():

@@ -69,6 +69,8 @@ class Hosting(BrokerState):
         """The consumer of a subscription at another SHB has lost it."""
         self.limits = NO_LIMITS
         """What each principal may have."""
+        self.pinned: dict[str, int] = {}
+        """Of principals whose offline subscriptions may hold back so many bytes: how many they do (`Pinned`)."""
         self.is_audited = False
         """Whether anybody writes what `tell_audit` is told."""
         self.asked_from: Callable[[int], BrokerId] = _from_here
