@@ -26,6 +26,7 @@ from gapless.core.ports import (
     Durable,
     LogAnswer,
     LogQuestion,
+    Publisher,
     Resource,
 )
 from gapless.core.principals import Admission, Certificate, Judgement, Later, PeerInfo, Principal, Refusal
@@ -55,6 +56,7 @@ __all__ = [
     "Logs",
     "PeerInfo",
     "Principal",
+    "Publisher",
     "Refusal",
     "Resource",
     "StorageCapabilities",

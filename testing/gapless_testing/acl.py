@@ -35,7 +35,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from gapless.core.ports import Action, Authorizer, Durable, Resource
+from gapless.core.ports import Action, Authorizer, Durable, Publisher, Resource
 from gapless.core.principals import Principal
 from gapless.errors import ConfigurationError
 from gapless_testing.auth import AuthError, nothing_blocks
@@ -129,7 +129,7 @@ def strange_questions(random: Random) -> Iterator[Question]:
         return "".join(random.choices("ab.*#-/: \n\U0001f600", k=random.randrange(40)))
 
     while True:
-        resource = text() if random.random() < 0.6 else Durable(text(), text())
+        resource = random.choice((text, text, text, lambda: Durable(text(), text()), lambda: Publisher(text())))()
         groups = frozenset(text() for _ in range(random.randrange(3)))
         yield Question(Principal(text(), groups), random.choice(list(Action)), resource)
 
@@ -228,4 +228,4 @@ class AclSuite:
 
 
 def _names(resource: Resource) -> tuple[str, ...]:
-    return (resource,) if isinstance(resource, str) else (resource.client_id, resource.name)
+    return (resource,) if isinstance(resource, str) else tuple(resource)

@@ -223,8 +223,8 @@ class Fuzz(Play):
             self._one_was_allowed(session, number, message)
         elif isinstance(message, PublisherOpened):
             good = self._one_was_allowed(session, message.publisher, message, opening=True)
-            topic = good[-1].message.topic
-            publisher = Publisher(topic, message.pubend, message.epoch, message.sequence + 1)
+            request = good[-1].message
+            publisher = Publisher(request.name, request.topic, message.pubend, message.epoch, message.sequence + 1)
             session.publishers[message.publisher] = publisher
         elif isinstance(message, Published):
             publisher_ = session.publishers.get(message.publisher)

@@ -91,7 +91,7 @@ from sim.rights_draws import (
     node_of,
     rows_of,
 )
-from sim.rights_model import Model, Owned, Who, topics_of
+from sim.rights_model import Model, Named, Owned, Who, topics_of
 from sim.rights_nodes import CARRIES, MILLISECOND, NAMES, SECOND, Nodes
 
 
@@ -224,6 +224,8 @@ class Play:
             needs = [*asked.needs, *self.needs_of(session, asked.message)]  # another request may have come between
             if isinstance(asked.message, Retire):
                 needs += [(node, "manage", f"shb {asked.message.shb}") for node in NAMES]
+            if isinstance(asked.message, OpenPublisher):  # without a topic any node may be its host
+                needs += [each for node in NAMES for each in self._needs_of_publisher(node, None, asked.message.name)]
             if isinstance(asked.message, (*RANGES, Subscribe)) and self._was_busy(session, asked):
                 return  # it may have been judged by topics of which only a later answer told
             if all(self.answers_to(session.who, need, asked.since) == {True} for need in needs):
@@ -376,18 +378,19 @@ class Play:
             if home != here and isinstance(message, Subscribe):
                 yield from self._needs_of(home, client_id, message.name, message.topics)
         elif isinstance(message, OpenPublisher):
-            if message.topic:
-                yield here, "publish", message.topic
+            yield from self._needs_of_publisher(here, message.topic, message.name)
+            yield from self._needs_of_publisher(host_of(message.topic) if message.topic else here, None, message.name)
         elif isinstance(message, PublishKeyed):
             if message.topic:
-                yield here, "publish", message.topic
+                yield from self._needs_of_publisher(here, message.topic, message.producer)
+                yield from self._needs_of_publisher(host_of(message.topic), None, message.producer)
                 for topic, _ in rows_of(message.events):
                     yield host_of(message.topic), "publish", topic
         elif isinstance(message, Publish):
             publisher = session.publishers.get(message.publisher)
             if publisher is not None:
-                if publisher.topic:
-                    yield here, "publish", publisher.topic
+                yield from self._needs_of_publisher(here, publisher.topic, publisher.name)
+                yield from self._needs_of_publisher(publisher.node, None, publisher.name)
                 for topic, _ in rows_of(message.events):
                     yield publisher.node, "publish", topic
         elif isinstance(message, Unsubscribe):
@@ -420,6 +423,13 @@ class Play:
             target = message.target
             return self._needs_of(here, session.client_id, None if target is None else target.name, ())
         return [need for need in asked.needs if need[0] == here][:1]
+
+    @staticmethod
+    def _needs_of_publisher(node: str, topic: str | None, name: str) -> Iterator[Need]:
+        if topic:
+            yield node, "publish", topic
+        if not name.startswith("~"):
+            yield node, "publish", Named(name)
 
     @staticmethod
     def _needs_of(node: str, client_id: str, name: str | None, topics: Iterable[str]) -> Iterator[Need]:
@@ -641,8 +651,9 @@ class Play:
     def _on_opened(self, session: Session, message: PublisherOpened) -> None:
         asked = session.opening.pop(message.publisher)
         self._granted(session, asked)
-        pubend, after = message.pubend, message.sequence + 1
-        session.publishers[message.publisher] = Publisher(asked.message.topic, pubend, message.epoch, after)
+        request, after = asked.message, message.sequence + 1
+        opened = Publisher(request.name, request.topic, message.pubend, message.epoch, after)
+        session.publishers[message.publisher] = opened
 
     def _on_published(self, session: Session, message: Published) -> None:
         publisher = session.publishers.get(message.publisher)

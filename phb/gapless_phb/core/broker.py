@@ -41,6 +41,7 @@ from gapless.core.ports import (
     Set,
     Tell,
 )
+from gapless.core.principals import Principal
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, name_of, tick_at
 from gapless.core.wire.messages import Code, ListPubends, PubendList, RequestFailed, Retire, Retired
 from gapless.core.wire.messages.checks import Problem
@@ -52,6 +53,7 @@ from gapless_phb.core.own_log.clock import WALL_LEAD_MAX, TickClock
 from gapless_phb.core.own_log.recovery import Recovered, created, recover
 from gapless_phb.core.own_log.source import OwnLogSource
 from gapless_phb.core.pubend import Pubend
+from gapless_phb.core.publishers.validation import refusal_of_name
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.core.source import PubendContext, Timers
@@ -304,6 +306,9 @@ class PublisherHostingBroker:
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         request = submit.request
+        if forbidden := self._refusal_of(request):
+            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.FORBIDDEN, forbidden)))
+            return
         pubend, refusal = self._pubend_of(request)
         if pubend is None and request.claims and self._is_gone(request.pubend):
             # Nothing is stored there, and nobody will ever store anything: that is all that a claim is to bring about.
@@ -314,6 +319,12 @@ class PublisherHostingBroker:
             pubend.source.end(request, submit.reply_to, now)
         else:
             pubend.source.open_publisher(request, submit.reply_to, now, wall)
+
+    def _refusal_of(self, request: OpenRequest) -> str:
+        """Returns why nobody may open a publisher for this principal; "" if he may. Anybody may close what he has."""
+        if request.claims or request.ending is not None:
+            return ""
+        return refusal_of_name(request.publisher, Principal.of(request.principal), self._authorizer)
 
     def _pubend_of(self, request: OpenRequest) -> tuple[Pubend | None, Outcome]:
         """Returns the pubend of a publisher, or None and the answer that refuses it.

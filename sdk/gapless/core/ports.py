@@ -348,10 +348,8 @@ class OpenLogs(Struct, frozen=True, gc=False):
     topics: tuple[str, ...]
     """The topics of all their events, found or not: no other log of the host takes such an event."""
     known: Mapping[str, str]
-    """The logs that the host had found in former lives, each with its family.
-
-    Those that are gone meanwhile for good are named by `LogEnded`; the others by `LogsFound` as soon as they are found.
-    """
+    """The logs that the host had found in former lives, each with its family. Those gone for good meanwhile are
+    named by `LogEnded`; the others by `LogsFound` as soon as they are found."""
 
 
 class Follow(Struct, frozen=True, gc=False):
@@ -705,7 +703,7 @@ class Action(str, Enum):
     """An action that needs permission. The comment of each member names the resource."""
 
     PUBLISH = "publish"
-    """The resource is a topic."""
+    """The resource is a topic; or a publisher with a name, or a producer under keys, which whoever opens takes over."""
     SUBSCRIBE = "subscribe"
     """The resource is a pattern of topics: allowed is only what may match nothing that is not allowed."""
     CONSUME = "consume"
@@ -727,7 +725,13 @@ class Durable(NamedTuple):
         return f"{self.name!r} of client {self.client_id!r}"
 
 
-Resource: TypeAlias = str | Durable
+class Publisher(NamedTuple):
+    """A publisher with a name, as it is named to whoever decides about it: the same one for whatever topic."""
+
+    name: str
+
+
+Resource: TypeAlias = str | Durable | Publisher
 """What an action is about."""
 
 
@@ -773,10 +777,8 @@ class PubendState:
 
     pubend: PubendId
     time: Tick
-    """The present by which events grow old.
-
-    `gapless.core.stream.ticks.wall_at` returns its wall time; a difference of ticks
-    is an age. It does not follow a wall clock that leaps, so an event may be stamped later than this."""
+    """The present by which events grow old: `gapless.core.stream.ticks.wall_at` returns its wall time, and a difference
+    of ticks is an age. It does not follow a wall clock that leaps, so an event may be stamped later than this."""
     lost: Tick
     """Everything up to here is given up already."""
     newest: Tick

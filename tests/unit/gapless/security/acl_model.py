@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
-from gapless.core.ports import Action, Durable, Resource
+from gapless.core.ports import Action, Durable, Publisher, Resource
 from gapless.core.principals import Principal
 from gapless.security.rules import Rule
 
@@ -37,6 +37,9 @@ def is_for(rule: Rule, principal: Principal, action: Action) -> bool:
 def concerns(rule: Rule, principal: Principal, action: Action, resource: Resource) -> bool:
     all_durables = "*" in (rule.names or "*") and "*" in (rule.client_ids or "*")
     whole = all_durables and "#" in (rule.topics or "#")
+    if isinstance(resource, Publisher):
+        named = globbed(rule.publishers, resource.name) if rule.publishers else not rule.denies
+        return action is Action.PUBLISH and named
     if isinstance(resource, Durable):
         if action in (Action.PUBLISH, Action.SUBSCRIBE) or (rule.names and not globbed(rule.names, resource.name)):
             return False
