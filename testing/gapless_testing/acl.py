@@ -35,8 +35,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from gapless.core.ports import Action, Authorizer, Durable, Publisher, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.errors import ConfigurationError
 from gapless_testing.auth import AuthError, nothing_blocks
 
@@ -129,7 +130,8 @@ def strange_questions(random: Random) -> Iterator[Question]:
         return "".join(random.choices("ab.*#-/: \n\U0001f600", k=random.randrange(40)))
 
     while True:
-        resource = random.choice((text, text, text, lambda: Durable(text(), text()), lambda: Publisher(text())))()
+        named = Durable(text(), text()), Publisher(text()), AnyTopic(text())
+        resource = text() if random.random() < 0.6 else random.choice(named)
         groups = frozenset(text() for _ in range(random.randrange(3)))
         yield Question(Principal(text(), groups), random.choice(list(Action)), resource)
 

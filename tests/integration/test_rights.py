@@ -242,7 +242,12 @@ async def test_nobody_takes_the_subscription_of_another_by_calling_himself_so(of
                 await eve.bound(target, token, max_events=1)
             with refused("principal 'eve' may not consume the"):
                 await bounded(anext(eve.read_range(target, pubend, tick, tick + 1)))
+    async with office.connect("bob") as bob:
+        for asked in (bob.heads, bob.earliest):
+            assert list((await asked()).ticks) == [pubend]
     async with office.connect("eve") as eve:
+        for asked in (eve.heads, eve.earliest):
+            assert list((await asked()).ticks) == [], "nor is it told which pubends there are"
         with refused("principal 'eve' may not manage the durable subscription 'late' of client 'bob'"):
             await eve.unsubscribe("late", client_id="bob")
     async with office.connect("bob") as connection, connection.session() as session:

@@ -161,6 +161,11 @@ class Session:
         return self.client.node.name
 
     @property
+    def asks_for_users(self) -> bool:
+        """Whether it waits for the answer to a request for another user."""
+        return any(isinstance(each.message, (AddUser, RemoveUser)) for each in self.asked.values())
+
+    @property
     def waits_for_answers(self) -> bool:
         """Whether an answer is due to it that does not wait for others."""
         asked = any(not each.waits for each in self.asked.values())
@@ -314,11 +319,11 @@ class Draws:
         number = self.next()
         if way < 0.15:
             after = [Position(pubend, tick) for pubend, tick in self.ends.items()] if random.random() < 0.5 else None
-            return AskHeads(number, target if random.random() < 0.9 else None, after, random.choice((0, 0, 2000)))
+            return AskHeads(number, target if random.random() < 0.8 else None, after, random.choice((0, 0, 2000)))
         if way < 0.25:
             return AskBound(number, target, [], 10, None)
         if way < 0.35:
-            return AskEarliest(number, target)
+            return AskEarliest(number, target if random.random() < 0.7 else None)
         if way < 0.5:
             positions = [Position(pubend, tick) for pubend, tick in self.ends.items()]
             return AcknowledgeDurably(number, target, seal, positions)

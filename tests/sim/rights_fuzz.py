@@ -59,7 +59,7 @@ from sim.rights_draws import (
     rows_of,
 )
 from sim.rights_model import Owned, Who
-from sim.rights_nodes import CARRIES, MILLISECOND, NAMES, Client
+from sim.rights_nodes import MILLISECOND, NAMES, PUBENDS, Client
 from sim.rights_play import Play
 
 
@@ -288,8 +288,8 @@ class Fuzz(Play):
     def _on_pubends(self, session: Session, message: PubendList) -> None:
         good = self._one_was_allowed(session, message.request, message)
         for row in message.rows:
-            node, number = row.pubend.partition("@")[0].split("-")
-            need = (node, "observe", f"topic {CARRIES[node][int(number)]}")
+            name = row.pubend.partition("@")[0]
+            need = (name.partition("-")[0], "observe", f"topic {PUBENDS[name]}")
             if all(self.answers_to(session.who, need, each.since) == {False} for each in good):
                 raise self._fault(session, f"{row.pubend} is listed, and is not to be seen")
 

@@ -38,7 +38,13 @@ class Named(NamedTuple):
     name: str
 
 
-What: TypeAlias = str | Owned | Named
+class Some(NamedTuple):
+    """Any of the topics that a pattern matches."""
+
+    pattern: str
+
+
+What: TypeAlias = str | Owned | Named | Some
 """What somebody may do something with."""
 
 
@@ -63,6 +69,9 @@ def concerns(table: Table, who: Who, action: str, what: What) -> bool:
     names, ids = table.get("names"), table.get("client_ids")
     all_durables = "*" in (names or "*") and "*" in (ids or "*")
     everything = all_durables and "#" in (table.get("topics") or "#")
+    if isinstance(what, Some):
+        meant = topics_of(what.pattern)
+        return any(meant <= each if denies else meant & each for each in topics)
     if isinstance(what, Named):
         return fits(tuple(table["publishers"]), what.name) if "publishers" in table else not denies
     if isinstance(what, Owned):

@@ -91,8 +91,8 @@ from sim.rights_draws import (
     node_of,
     rows_of,
 )
-from sim.rights_model import Model, Named, Owned, Who, topics_of
-from sim.rights_nodes import CARRIES, MILLISECOND, NAMES, SECOND, Nodes
+from sim.rights_model import Model, Named, Owned, Some, Who, topics_of
+from sim.rights_nodes import MILLISECOND, NAMES, PUBENDS, SECOND, Nodes
 
 
 class Play:
@@ -266,7 +266,7 @@ class Play:
         if instead is not None:
             instead.client.leave()
             self._hear_all()
-            if _asks_for_users(instead):
+            if instead.asks_for_users:
                 self._unsure_users.add(instead.node)
             for asked in instead.asked.values():
                 self._is_unsure(instead, asked)
@@ -289,7 +289,7 @@ class Play:
         """Keeps account of a message that is going to be said."""
         self._users_asked += isinstance(message, (AddUser, RemoveUser))
         asked = Asked(message, tuple(self.needs_of(session, message)), self._now(), touched=len(self.touched))
-        asked.users = -1 if any(map(_asks_for_users, self.sessions)) else self._users_asked
+        asked.users = -1 if any(each.asks_for_users for each in self.sessions) else self._users_asked
         self._touch(session, message)
         self.counts["requests"] += 1
         if isinstance(message, OpenPublisher):
@@ -538,6 +538,16 @@ class Play:
                 if self.answers_to(session.who, need, asked.since) == {False}:
                     raise self._fault(session, f"{reason!r} tells of {need}, which is forbidden")
 
+    def _on_ticks(self, session: Session, message: Ticks) -> None:
+        asked = session.asked[message.request]
+        self._on_done(session, message)
+        told = {position.pubend.partition("@")[0] for position in message.positions}
+        for name, pattern in PUBENDS.items() if getattr(asked.message, "target", "") is None else ():
+            if (name in told) not in self.answers_to(
+                session.who, (session.node, "subscribe", Some(pattern)), asked.since
+            ):
+                raise self._fault(session, f"{message} tells of pubends that are forbidden, or lacks {name}")
+
     def _on_done(self, session: Session, message: Done | Ticks | Retired | RangeRead) -> None:
         asked = session.asked.pop(message.request, None) or session.reads.pop(message.request)
         self._granted(session, asked)
@@ -614,21 +624,19 @@ class Play:
         self._granted(session, asked)
         shown = {row.pubend.partition("@")[0] for row in message.rows}
         missing = {each.node for each in message.missing}
-        hidden = 0
-        certain = True
-        for node, patterns in CARRIES.items():
+        hidden, certain = 0, True
+        for name, pattern in PUBENDS.items():
+            node, is_shown = node_of(name), name in shown
             whole = self.answers_to(session.who, (node, "observe", "pubends"), asked.since)
-            for number, pattern in enumerate(patterns):
-                may = self.answers_to(session.who, (node, "observe", f"topic {pattern}"), asked.since)
-                is_shown = f"{node}-{number}" in shown
-                if node in missing or (node != session.node and whole == {False}):
-                    if whole == {True} or is_shown:
-                        raise self._fault(session, f"{node} has not answered, or should not have: {message}")
-                    continue
-                if is_shown not in may and len(whole) == 1:
-                    raise self._fault(session, f"pubend {node}-{number} is listed: {is_shown}; allowed: {may}")
-                certain &= len(may) == len(whole) == 1
-                hidden += not is_shown
+            may = self.answers_to(session.who, (node, "observe", f"topic {pattern}"), asked.since)
+            if node in missing or (node != session.node and whole == {False}):
+                if whole == {True} or is_shown:
+                    raise self._fault(session, f"{node} has not answered, or should not have: {message}")
+                continue
+            if is_shown not in may and len(whole) == 1:
+                raise self._fault(session, f"pubend {name} is listed: {is_shown}; allowed: {may}")
+            certain &= len(may) == len(whole) == 1
+            hidden += not is_shown
         if certain and hidden != message.hidden:
             raise self._fault(session, f"{message.hidden} pubends are hidden, and not {hidden}")
 
@@ -651,8 +659,8 @@ class Play:
     def _on_opened(self, session: Session, message: PublisherOpened) -> None:
         asked = session.opening.pop(message.publisher)
         self._granted(session, asked)
-        request, after = asked.message, message.sequence + 1
-        opened = Publisher(request.name, request.topic, message.pubend, message.epoch, after)
+        request = asked.message
+        opened = Publisher(request.name, request.topic, message.pubend, message.epoch, message.sequence + 1)
         session.publishers[message.publisher] = opened
 
     def _on_published(self, session: Session, message: Published) -> None:
@@ -749,7 +757,7 @@ class Play:
         AttachedTo: _on_attached,
         RequestFailed: _on_failed,
         Done: _on_done,
-        Ticks: _on_done,
+        Ticks: _on_ticks,
         Retired: _on_done,
         RangeRead: _on_done,
         Status: _on_status,
@@ -792,8 +800,3 @@ class Play:
             self._heartbeat_at = self.nodes.now + 4 * SECOND
             for session in (*self.sessions, self.watcher):
                 session.client.say(Heartbeat())
-
-
-def _asks_for_users(session: Session) -> bool:
-    """Whether it waits for the answer to a request for another user."""
-    return any(isinstance(each.message, (AddUser, RemoveUser)) for each in session.asked.values())

@@ -22,8 +22,9 @@ from gapless.errors import ConfigurationError, GaplessError
 if TYPE_CHECKING:
     from gapless import BrokerStatus
     from gapless.client.credentials import CredentialSource
-    from gapless.core.ports import Action, Authorizer, Resource
+    from gapless.core.ports import Action, Authorizer
     from gapless.core.principals import Principal
+    from gapless.core.resources import Resource
     from gapless.security.rules import Rule
 
     Questions: TypeAlias = Sequence[tuple[Action, Resource]]
@@ -278,7 +279,8 @@ def _principal(text: str) -> Principal:
 
 def _questions(action: str, resource: str, client_id: str | None, publisher: str | None) -> Questions:
     """What is asked for. Raises ConfigurationError, and InvalidTopicError."""
-    from gapless.core.ports import Action, Publisher
+    from gapless.core.ports import Action
+    from gapless.core.resources import Publisher
 
     question = _question(action, resource, client_id)
     if publisher is None:
@@ -290,7 +292,8 @@ def _questions(action: str, resource: str, client_id: str | None, publisher: str
 
 def _question(action: str, resource: str, client_id: str | None) -> tuple[Action, Resource]:
     """What is asked for. Raises ConfigurationError, and InvalidTopicError."""
-    from gapless.core.ports import Action, Durable
+    from gapless.core.ports import Action
+    from gapless.core.resources import Durable
     from gapless.security.rules import LISTINGS, TOPIC
     from gapless.selectors.topics import check_pattern, check_topic
     from gapless.settings import suggestion

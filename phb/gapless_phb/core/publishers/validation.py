@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gapless.core.network.facts import Outcome, Pub, Verdict, is_unnamed
-from gapless.core.ports import Action, Authorizer, Publisher
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import Publisher
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Header
 from gapless.errors import AuthorizationError, InvalidTopicError

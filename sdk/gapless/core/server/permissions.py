@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from gapless.core.network.facts import is_unnamed
-from gapless.core.ports import Action, Authorizer, ClientSession, Durable, Publisher, Resource
+from gapless.core.ports import Action, Authorizer, ClientSession
+from gapless.core.resources import Durable, Publisher, Resource
 from gapless.core.wire.messages import (
     AskStatus,
     Attach,

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gapless.core.network.interest import digest
-from gapless.core.ports import Delete, Durable, Operation, Set
+from gapless.core.ports import Delete, Operation, Set
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.lexer import canonical

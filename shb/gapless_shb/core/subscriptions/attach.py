@@ -30,7 +30,8 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.outbox import Then
-from gapless.core.ports import Action, ClientSession, Durable, Operation
+from gapless.core.ports import Action, ClientSession, Operation
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import (
     Code,

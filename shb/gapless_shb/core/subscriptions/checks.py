@@ -7,9 +7,10 @@ from typing import Final
 from zlib import crc32
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
-from gapless.core.ports import Action, ClientSession, Durable
+from gapless.core.ports import Action, ClientSession
 from gapless.core.principal_limits import OnPin
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target, Ticks
 from gapless.core.wire.token_room import TokenRoom
@@ -226,6 +227,12 @@ def check_may_read(hosting: Hosting, principal: Principal, subscription: Subscri
     for topic in subscription.topics if authorizer.asks else ():
         if reason := authorizer.refusal(principal, Action.SUBSCRIBE, topic):
             raise RefusedError(Code.FORBIDDEN, reason)
+
+
+def may_know(hosting: Hosting, principal: Principal, stream: Constream) -> bool:
+    """Whether a principal may know how far a pubend goes: it may subscribe to some of its topics."""
+    authorizer, topics = hosting.authorizer, map(AnyTopic, stream.meta.topics)
+    return not authorizer.asks or any(not authorizer.refusal(principal, Action.SUBSCRIBE, topic) for topic in topics)
 
 
 def check_may_have(hosting: Hosting, principal: Principal, subscription: SubscriptionRecord) -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.core.ports import Action, Durable, Publisher, Resource
+from gapless.core.ports import Action
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.security.rules import DECISIONS_MAX, LENGTH_MAX, Rule, Rules, strangers, text_matches
 from unit.gapless.security.acl_model import deciding
 
@@ -44,6 +45,7 @@ QUESTIONS: st.SearchStrategy[tuple[Action, Resource]] = st.one_of(
     st.tuples(st.just(Action.SUBSCRIBE), PATTERNS),
     st.tuples(st.just(Action.OBSERVE), PATTERNS.map("topic {}".format)),
     st.tuples(st.sampled_from(Action), DURABLES),
+    st.tuples(st.sampled_from(Action), PATTERNS.map(AnyTopic)),
     st.tuples(st.sampled_from(Action), st.builds(Publisher, st.sampled_from(["", "late", "shop-2", "~drawn"]))),
     st.tuples(
         st.sampled_from([Action.MANAGE, Action.OBSERVE]),

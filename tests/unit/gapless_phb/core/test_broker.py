@@ -27,8 +27,9 @@ from gapless.core.network.facts import (
     Verdict,
     Want,
 )
-from gapless.core.ports import Action, Resource, Tell
+from gapless.core.ports import Action, Tell
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, STEP
 from gapless.core.wire.messages import ListPubends, PubendList
 from gapless.errors import ConfigurationError

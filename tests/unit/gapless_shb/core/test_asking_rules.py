@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core.ports import Action, ClientSession, Durable, Resource, Tell
+from gapless.core.ports import Action, ClientSession, Tell
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable, Resource
 from gapless.core.wire import messages as m
 from gapless_shb.core.state.registry import Registry, SubscriptionRecord
 from unit.gapless_shb.core.harness import PUBEND, World

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace as changed
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.ports import Action, ClientSession, Durable, Resource, RulesReplaced, SessionEnded
+from gapless.core.ports import Action, ClientSession, RulesReplaced, SessionEnded
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable, Resource
 from gapless.core.server.authority import Authority
 from gapless.core.wire import messages as m
 from gapless_shb.core.rights import PORTION

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gapless.core.network.facts import Held, Hold
-from gapless.core.ports import Action, Durable, SessionEnded
+from gapless.core.ports import Action, SessionEnded
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import SECOND, STEP
 from gapless.core.wire import messages as m
 from gapless.core.wire.messages.users import NOBODY_IN_PARTICULAR

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.ports import Action, Durable, Publisher, Resource
+from gapless.core.ports import Action
+from gapless.core.resources import Durable, Publisher, Resource
 from gapless.core.server.permissions import NEEDS
 from gapless.core.wire.codec import encode_keyed
 from gapless.core.wire.messages import (

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, SubmitOpen, Verdict
-from gapless.core.ports import Action, Publisher
+from gapless.core.ports import Action
+from gapless.core.resources import Publisher
 from gapless.core.server import SessionLimits
 from gapless.core.server.audit import WITHOUT_END
 from gapless.core.server.limits import PUBLISHERS

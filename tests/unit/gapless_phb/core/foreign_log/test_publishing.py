@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, Append, LogMark, LogTrouble, Publisher, Resource
+from gapless.core.ports import Action, Append, LogMark, LogTrouble
 from gapless.core.principals import Principal
+from gapless.core.resources import Publisher, Resource
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
 from gapless.spi import StorageCapabilities
 from gapless_phb.core import rows

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.network.facts import UNNAMED, Ending, Outcome, Pub, RanTwice, Submit, Verdict
-from gapless.core.ports import Action, Publisher, Resource, Write
+from gapless.core.ports import Action, Write
 from gapless.core.principals import Principal
+from gapless.core.resources import Publisher, Resource
 from gapless.core.server.audit import AuditLine
 from gapless.core.stream.columns import EventColumns
 from gapless.spi import StorageCapabilities
