@@ -124,9 +124,7 @@ class Play:
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
         self.draws = Draws(self.random, self.durables, self.ends)
-        self._heartbeat_at = 0
-        self._until_change = 0
-        self._users_asked = 0
+        self._heartbeat_at = self._until_change = self._users_asked = 0
         self._unsure_users: set[str] = set()
         """The nodes at which somebody has asked for another user, and left before the answer."""
         self.watcher = Session(self.nodes["east"].connect("watcher", "watcher", ""), Who(""), "watcher")
@@ -543,9 +541,8 @@ class Play:
         self._on_done(session, message)
         told = {position.pubend.partition("@")[0] for position in message.positions}
         for name, pattern in PUBENDS.items() if getattr(asked.message, "target", "") is None else ():
-            if (name in told) not in self.answers_to(
-                session.who, (session.node, "subscribe", Some(pattern)), asked.since
-            ):
+            need: Need = (session.node, "subscribe", Some(pattern))
+            if (name in told) not in self.answers_to(session.who, need, asked.since):
                 raise self._fault(session, f"{message} tells of pubends that are forbidden, or lacks {name}")
 
     def _on_done(self, session: Session, message: Done | Ticks | Retired | RangeRead) -> None:
