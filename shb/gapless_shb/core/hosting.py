@@ -67,6 +67,8 @@ class Hosting(BrokerState):
         """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
         self.ended_elsewhere: Callable[[int], None] = _to_nobody
         """The consumer of a subscription at another SHB has lost it."""
+        self.note_forbidden: Callable[[SubscriptionRecord], None] = _to_nobody
+        """Whoever has made a durable subscription may not have it, as the rules are now."""
         self.limits = NO_LIMITS
         """What each principal may have."""
         self.pinned: dict[str, int] = {}

@@ -65,6 +65,7 @@ from gapless_shb.core.subscriptions.checks import (
     checked_new,
     known_by_id,
     not_from,
+    note_refusal,
     origin_of,
     removed,
     ticks_of,
@@ -427,6 +428,7 @@ class Subscribing:
             self._attach(session, request, creation.subscription, now, wall, created=not creation.changes)
         except RefusedError as refused:  # its topics are no longer all of one group, or other rules count
             self._hosting.tell(session.number, refused.answer(request.request))
+            note_refusal(self._hosting, session, creation.subscription, refused)
             if not creation.subscription.durable:
                 self.remove(creation.subscription, now, session)
 
@@ -590,6 +592,7 @@ class Subscribing:
             except RefusedError as refused:  # as in `_attach_created`
                 self._hosting.detach(consumer.sid)
                 self._waiting.refuse(waiting, refused)
+                note_refusal(self._hosting, session, subscription, refused)
 
         def durable(now: int, wall: int) -> None:
             if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:

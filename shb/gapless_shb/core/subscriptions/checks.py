@@ -242,6 +242,15 @@ def check_may_have(hosting: Hosting, principal: Principal, subscription: Subscri
     check_may_read(hosting, principal, subscription)
 
 
+def note_refusal(
+    hosting: Hosting, session: ClientSession, subscription: SubscriptionRecord, refused: RefusedError
+) -> None:
+    """Whoever asked for a subscription is refused, now that it is there. If he has made it, it is his no more."""
+    is_maker = subscription.durable and subscription.principal == session.principal.name
+    if is_maker and refused.code is Code.FORBIDDEN:
+        hosting.note_forbidden(subscription)
+
+
 def tell_ticks(
     hosting: Hosting, session: int, who: Principal, subscription: SubscriptionRecord | None, ticks: Ticks
 ) -> None:

@@ -103,6 +103,9 @@ def test_an_attach_that_waits_for_its_creation_is_judged(office: Office) -> None
     office.sync()
 
     assert [type(message) for message in office.heard[reader.number]] == [m.RequestFailed]
+    office.pause(BEAT)
+    ((told, _),) = forbidden_alarms(office)
+    assert "'s' of client 'c'; they keep" in told
 
 
 @pytest.mark.parametrize("on_change", [m.OnChange.KEEP_POSITION, m.OnChange.JMS])
