@@ -284,10 +284,10 @@ class PublisherHostingBroker:
             pubend.retention.released(minima.released, minima.delivered, now)
 
     def _on_posted(self, posted: Posted, _now: int, _wall: int) -> None:
-        """An SHB asks how much its subscriptions hold back."""
+        """An SHB asks how much its subscriptions hold back: nothing of a log that numbers its records."""
         asked = decode_question(posted.data)
         pubend = None if asked is None else self._pubends.get(asked.pubend)
-        if asked is not None and pubend is not None:
+        if asked is not None and pubend is not None and pubend.meta.timed:
             above = tuple(map(pubend.log.index.above, asked.ticks))
             answer = encode(BytesAbove(asked.pubend, asked.ticks, above))
             self._outbox.emit(Post(posted.from_node, ASKER, answer))

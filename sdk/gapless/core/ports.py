@@ -349,8 +349,10 @@ class OpenLogs(Struct, frozen=True, gc=False):
     topics: tuple[str, ...]
     """The topics of all their events, found or not: no other log of the host takes such an event."""
     known: Mapping[str, str]
-    """The logs that the host had found in former lives, each with its family. Those gone for good meanwhile are
-    named by `LogEnded`; the others by `LogsFound` as soon as they are found."""
+    """The logs that the host had found in former lives, each with its family.
+
+    Those that are gone meanwhile for good are named by `LogEnded`; the others by `LogsFound` as soon as they are found.
+    """
 
 
 class Follow(Struct, frozen=True, gc=False):
@@ -760,8 +762,10 @@ class PubendState:
 
     pubend: PubendId
     time: Tick
-    """The present by which events grow old: `gapless.core.stream.ticks.wall_at` returns its wall time, and a difference
-    of ticks is an age. It does not follow a wall clock that leaps, so an event may be stamped later than this."""
+    """The present by which events grow old.
+
+    `gapless.core.stream.ticks.wall_at` returns its wall time; a difference of ticks
+    is an age. It does not follow a wall clock that leaps, so an event may be stamped later than this."""
     lost: Tick
     """Everything up to here is given up already."""
     newest: Tick

@@ -81,11 +81,11 @@ class Pinned:
 
     def on_answer(self, node: BrokerId, answer: BytesAbove, _now: int, _wall: int) -> None:
         """The host of a pubend has answered. When all have, it is judged at once, and else with the next round."""
-        stream = self._hosting.streams.get(answer.pubend)
-        if stream is None or stream.meta.broker != node or not answer.ticks:
+        question = answer.pubend, answer.ticks[0] if answer.ticks else 0
+        if question not in self._missing or self._hosting.streams[answer.pubend].meta.broker != node:
             return
         self._answers.setdefault(answer.pubend, {}).update(zip(answer.ticks, answer.above, strict=False))
-        self._missing.discard((answer.pubend, answer.ticks[0]))
+        self._missing.discard(question)
         if not self._missing and self._work is None:
             self._work = self._judge_all()
 
