@@ -17,24 +17,16 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from gapless.core.alarms import Alarm
-from gapless.core.ports import (
-    Action,
-    AuthContext,
-    Authentication,
-    Authenticator,
-    Authorizer,
-    Durable,
-    LogAnswer,
-    LogQuestion,
-    Resource,
-)
+from gapless.core.ports import Action, AuthContext, Authentication, Authenticator, Authorizer, LogAnswer, LogQuestion
 from gapless.core.principals import Admission, Certificate, Judgement, Later, PeerInfo, Principal, Refusal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
 
 __all__ = [
     "Action",
     "Admission",
+    "AnyTopic",
     "AuthContext",
     "Authentication",
     "Authenticator",
@@ -55,6 +47,7 @@ __all__ = [
     "Logs",
     "PeerInfo",
     "Principal",
+    "Publisher",
     "Refusal",
     "Resource",
     "StorageCapabilities",

@@ -35,8 +35,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from gapless.core.ports import Action, Authorizer, Durable, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.errors import ConfigurationError
 from gapless_testing.auth import AuthError, nothing_blocks
 
@@ -129,7 +130,8 @@ def strange_questions(random: Random) -> Iterator[Question]:
         return "".join(random.choices("ab.*#-/: \n\U0001f600", k=random.randrange(40)))
 
     while True:
-        resource = text() if random.random() < 0.6 else Durable(text(), text())
+        named = Durable(text(), text()), Publisher(text()), AnyTopic(text())
+        resource = text() if random.random() < 0.6 else random.choice(named)
         groups = frozenset(text() for _ in range(random.randrange(3)))
         yield Question(Principal(text(), groups), random.choice(list(Action)), resource)
 
@@ -228,4 +230,4 @@ class AclSuite:
 
 
 def _names(resource: Resource) -> tuple[str, ...]:
-    return (resource,) if isinstance(resource, str) else (resource.client_id, resource.name)
+    return (resource,) if isinstance(resource, str) else tuple(resource)

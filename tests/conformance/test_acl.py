@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ports import Action, Authorizer, Durable, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable, Resource
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
 from gapless.security.allow_all import AllowAll

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,16 @@ import pytest
 
 import gapless
 from gapless import ConnectionClosedError, Password, PublishRejectedError
+from gapless.core.gauges import value_of
 from gapless.core.server.users import UserRow
 from gapless.errors import ConfigurationError
 from gapless.node.config import make_config
 from gapless.security.users import new_verifier, write_users
+from gapless_shb import service
+from gapless_shb.core.broker import Timing
+from gapless_shb.core.state.gauges import PINNED
 from integration.broker_process import bounded, until
+from integration.networks_in_process import network_of
 from integration.nodes_in_process import running_node
 
 pytestmark = pytest.mark.timeout(60)
@@ -125,6 +131,82 @@ async def test_whoever_is_sent_too_much_waits_and_gets_everything(auth: Any, key
     assert 2.0 < took < 8.0, "a second's worth and a little at once, and then as the rate allows"
 
 
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SHBs look every 100 ms how much is held back."""
+    monkeypatch.setattr(service, "Timing", partial(Timing, repeat_ms=100))
+
+
+def told(node: Any) -> list[str]:
+    """What the operator was told of bytes that are held back, and is so."""
+    return [alarm.text for alarm in node.alarms() if alarm.code == "pinned_bytes" and not alarm.over]
+
+
+async def hold_back(session: Any, events: int) -> None:
+    """A subscription that nobody consumes holds back so many events."""
+    async with session.subscribe("t", name="job"):
+        pass
+    publisher = session.publisher("t")
+    for _ in range(events):
+        await publisher.send(BODY)
+
+
+@pytest.mark.usefixtures("often")
+async def test_whoever_holds_back_too_much_creates_nothing_more_until_it_has_caught_up(auth: Any) -> None:
+    limit: Any = [{"who": ["group:tenants"], "pinned_bytes": 20_000, "on_pin": "refuse new"}]
+    async with (
+        running_node(auth=auth, limit=limit) as node,
+        connect(node.url, "slow") as connection,
+        connect(node.url, "shop") as other,
+        connection.session() as session,
+    ):
+        await hold_back(session, 30)
+        await until(lambda: bool(told(node)), "the operator to be told")
+        (text,) = told(node)
+        assert "the offline subscriptions of principal 'slow' hold back " in text
+        assert "'job' of client 'slow' is furthest behind" in text
+        await until(lambda: value_of(list(node.gauges()), PINNED, principal="slow") > 30_000, "all of it to be seen")
+        with pytest.raises(ConfigurationError, match=r'pinned_bytes in \[\[limit\]\] who = \["group:tenants"\]'):
+            await session.subscribe("t", name="new")
+        async with other.session() as free, free.subscribe("t", name="new"):
+            pass
+
+        async with session.subscribe("t", name="job") as subscription:
+            for _ in range(30):
+                await bounded(anext(subscription))
+            await subscription.acknowledge()
+        await until(lambda: not told(node), "that to be over")
+        async with session.subscribe("t", name="new"):
+            pass
+
+
+@pytest.mark.usefixtures("often")
+async def test_the_host_of_the_log_says_how_much_it_is(auth: Any, tmp_path: Path) -> None:
+    """A subscription counts at its home, wherever its client was. While the host is away, its last word holds."""
+    limit: Any = [{"who": ["slow"], "pinned_bytes": 20_000, "on_pin": "refuse new"}]
+    async with network_of(tmp_path, "phb", "shb", "shb2") as network:
+        await network.start("phb")
+        for name in ("shb", "shb2"):
+            await network.start(name, auth=auth, limit=limit)
+        for one, other in (("phb", "shb"), ("phb", "shb2"), ("shb", "shb2")):
+            await network.until_linked(one, other)
+        nodes = {name: network.nodes[name] for name in ("shb", "shb2")}
+        for name in nodes:
+            await network.until_pubends(name, 1)
+        async with connect(nodes["shb"].url, "slow") as connection, connection.session() as session:
+            await hold_back(session, 30)
+            await until(lambda: any(told(node) for node in nodes.values()), "an operator to be told")
+        for node in nodes.values():
+            async with connect(node.url, "slow") as connection, connection.session() as session:
+                with pytest.raises(ConfigurationError, match="pinned_bytes in "):
+                    await session.subscribe("t", name="new")
+                async with session.subscribe("t", name="job"):
+                    pass
+        await network.stop("phb")
+        await asyncio.sleep(0.5)
+        assert any(told(node) for node in nodes.values())
+
+
 async def test_both_errors_name_the_other_place() -> None:
     async with running_node(limits={"connections": 1, "publishers": 1}) as node:
         async with gapless.connect(node.url) as connection, connection.session() as session:
@@ -147,6 +229,10 @@ async def test_both_errors_name_the_other_place() -> None:
         ({"who": ["a"], "connections": -1}, "limit.0.connections"),
         ({"who": ["a"], "bytes_per_second_in": 0}, "limit.0.bytes_per_second_in"),
         ({"who": ["a"], "conections": 1}, "limit.0.conections"),
+        ({"who": ["a"], "pinned_bytes": -1}, "limit.0.pinned_bytes"),
+        ({"who": ["a"], "pinned_bytes": 1, "on_pin": "refuse"}, "limit.0.on_pin"),
+        ({"who": ["a"], "on_pin": "alarm"}, "it limits nothing"),
+        ({"who": ["a"], "connections": 1, "on_pin": "alarm"}, "pinned_bytes, and there is none"),
     ],
 )
 def test_a_wrong_section_is_named(section: dict[str, Any], said: str) -> None:

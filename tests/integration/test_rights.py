@@ -39,10 +39,12 @@ RULES: dict[str, list[dict[str, Any]]] = {
         {"who": "group:desk", "actions": ["publish", "subscribe", "consume"], "topics": ["orders.eu.#"]},
         {"who": "group:desk", "actions": "observe", "names": ["eu.*"]},
         {"who": "group:audit", "actions": ["subscribe"], "topics": "orders.#"},
+        {"who": "till", "actions": "publish", "topics": ["orders.eu.#"], "publishers": ["till-*"]},
+        {"who": "till", "actions": ["subscribe", "consume"], "topics": ["orders.eu.#"]},
     ],
     "deny": [{"who": ["group:audit", "group:desk"], "actions": "subscribe", "topics": "orders.eu.secret.#"}],
 }
-USERS = {"admin": (), "bob": ("desk",), "eve": (), "aud": ("audit",)}
+USERS = {"admin": (), "bob": ("desk",), "eve": (), "aud": ("audit",), "till": ()}
 SECRET = "S3CRET"
 
 
@@ -108,6 +110,48 @@ async def test_publishing_needs_the_topic_on_every_way(office: Office) -> None:
         with refused("principal 'bob' may not publish to topic 'orders.us'"):
             await connection.publish("p", 1, 1, [Message(b"x")], topic="orders.us")
         await connection.publish("p", 1, 1, [Message(b"x")], topic="orders.eu.keyed")
+
+
+async def test_the_name_of_a_publisher_is_a_right_on_every_way(office: Office) -> None:
+    no = "principal 'till' may not publish as publisher 'ledger': no [[allow]] with the action 'publish' is for it"
+    topic = "orders.eu.new"
+    async with office.connect("admin") as admin, admin.session() as of_admin:
+        ledger = of_admin.publisher(topic, name="ledger")
+        await ledger.send(b"one")
+        async with office.connect("till") as connection, connection.session() as session:
+            for name in ("till-1", None):
+                await session.publisher(topic, name=name).send(b"x")
+                await session.publisher(name=name and f"{name}0").send(b"x", topic=topic)
+            for named in (session.publisher(topic, name="ledger"), session.publisher(name="ledger")):
+                with refused(no):
+                    await bounded(named.send(b"x", topic=topic))
+                with refused(no):
+                    await bounded(named.send_batch([Message(b"x", topic=topic)]))
+                with refused(no):
+                    await bounded(named.recover())
+            with refused(no):
+                await connection.publish("ledger", 1, 1, [Message(b"x")], topic=topic)
+            await connection.publish("till-keyed", 1, 1, [Message(b"x")], topic=topic)
+            with refused(no):
+                await bounded(session.transform(topic, to="orders.eu.out", name="ledger"))
+
+        def blocking() -> None:
+            with gapless.sync.connect(office.url, client_id="till", credentials=Password("till", SECRET)) as connection:
+                with connection.session() as session, refused(no):
+                    session.publisher(topic, name="ledger").send(b"x", timeout=10)
+                with refused(no):
+                    connection.publish("ledger", 1, 1, [Message(b"x")], topic=topic, timeout=10)
+
+        await asyncio.to_thread(blocking)
+        await ledger.send(b"two")
+        assert (await ledger.recover()).sequence == 2
+
+
+async def test_who_may_publish_nothing_takes_no_name_from_anybody(office: Office) -> None:
+    """Also not by opening it without a topic, which is asked about with each event alone."""
+    async with office.connect("eve") as connection, connection.session() as session:
+        with refused("principal 'eve' may not publish as publisher 'ledger'"):
+            await bounded(session.publisher(name="ledger").recover())
 
 
 async def test_a_batch_with_a_topic_that_is_not_allowed_is_refused_whole(office: Office) -> None:
@@ -198,7 +242,12 @@ async def test_nobody_takes_the_subscription_of_another_by_calling_himself_so(of
                 await eve.bound(target, token, max_events=1)
             with refused("principal 'eve' may not consume the"):
                 await bounded(anext(eve.read_range(target, pubend, tick, tick + 1)))
+    async with office.connect("bob") as bob:
+        for asked in (bob.heads, bob.earliest):
+            assert list((await asked()).ticks) == [pubend]
     async with office.connect("eve") as eve:
+        for asked in (eve.heads, eve.earliest):
+            assert list((await asked()).ticks) == [], "nor is it told which pubends there are"
         with refused("principal 'eve' may not manage the durable subscription 'late' of client 'bob'"):
             await eve.unsubscribe("late", client_id="bob")
     async with office.connect("bob") as connection, connection.session() as session:
@@ -343,7 +392,7 @@ async def test_a_broker_with_tls_users_and_a_file_of_rules(tmp_path: Path) -> No
         doctor = await asyncio.to_thread(shell.run, "doctor", "--url", admin, status=1)
         assert "rules_doubtful" in doctor.stdout
         assert "'desk-*' is for nobody" in doctor.stdout
-    assert "[[allow]] 6 (line" in broker.log
+    assert "[[allow]] 8 (line" in broker.log
     assert SECRET not in broker.log
 
 

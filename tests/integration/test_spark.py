@@ -13,16 +13,22 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless import AuthorizationError
+from gapless.client.addresses import Login, with_login
+from gapless.core.server.users import UserRow
 from gapless.core.stream.ticks import PUBEND_BITS
+from gapless.security.users import new_verifier, write_users
 from gapless_spark import stream
 from gapless_spark.offsets import offset_of
 from gapless_spark.options import source_options
 from gapless_spark.stream import Stream
+from integration.broker_process import to_toml
 from integration.model_kafka import ModelKafka
 from integration.spark_kit import (
     OVER_BOTH_LOGS,
     LocalBroker,
     begin,
+    failure,
     numbers,
     publish,
     run,
@@ -265,6 +271,50 @@ def test_the_lag_and_what_a_query_observes(spark: Any, broker: LocalBroker, tmp_
     else:
         assert mine[0].seconds in {None, 0}, "Spark hardly says how far it could go"
     assert numbers(spark, tmp_path / "rows") == list(range(10))
+
+
+def test_a_query_ends_whose_principal_loses_the_right(spark: Any, tmp_path: Path) -> None:
+    """The subscription stays where the query was: with the right given back, the next one goes on from there."""
+    write_users(tmp_path / "users", {"spark": UserRow(new_verifier("pw"), (), 1)})
+    (tmp_path / "password").write_text("pw\n", "utf-8")
+    rules = tmp_path / "acl.toml"
+
+    def give(*actions: str) -> None:
+        table = {"who": ["spark"], "actions": list(actions), "topics": ["t"], "client_ids": ["*"]}
+        rules.write_text(to_toml({"allow": [table]}), "utf-8")
+
+    every = "publish", "subscribe", "consume"
+    give(*every)
+    auth = [{"plugin": "scram", "users": str(tmp_path / "users"), "delays": False}]
+    with LocalBroker(tmp_path, auth=auth, acl={"file": str(rules)}) as broker:
+        login = {"user": "spark", "passwordFile": str(tmp_path / "password")}
+        url = with_login(broker.url, Login("spark", str(tmp_path / "password"), ""))
+        publish(url, range(10))
+        frame = source(spark.readStream, broker.url, "s", startingOffsets="earliest", **login).load()
+        target = tmp_path / "rows"
+        query = begin(frame, tmp_path / "checkpoint", target)
+        until(lambda: numbers(spark, target) == list(range(10)), "the first events")
+
+        give("publish", "consume")
+        said = failure(query)
+        assert "AuthorizationError" in said
+        assert "principal 'spark' may not subscribe to 't'" in said
+
+        give(*every)
+        until(lambda: may_consume(url), "the rules")
+        publish(url, range(10, 20))
+        run(frame, tmp_path, path=str(target))
+        assert numbers(spark, target) == list(range(20))
+
+
+def may_consume(url: str) -> bool:
+    """Whether the rules that count let `spark` consume again."""
+    try:
+        with gapless.sync.connect(url) as connection:
+            connection.heads("s")
+    except AuthorizationError:
+        return False
+    return True
 
 
 def test_what_is_wrong_is_said_where_it_is_asked_for(spark: Any, url: str) -> None:

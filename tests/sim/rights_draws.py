@@ -48,12 +48,14 @@ from gapless.core.wire.messages import (
 from gapless.errors import ConfigurationError
 from gapless.security.rule_tables import rules_of
 from gapless.security.rules import Rules
-from sim.rights_model import Owned, Table, Who, topics_of
+from sim.rights_model import Owned, Table, What, Who, topics_of
 from sim.rights_nodes import CARRIES, NAMES, SECOND, Client
 
 PRINCIPALS: Final = (Who("ada", ("x",)), Who("bob", ("x", "y")), Who("cyd", ("y",)), Who("dan"), Who("anonymous"))
 CLIENT_IDS: Final = ("ada", "ada-1", "bob", "bob-1", "cyd", "dan", "dana", "pool-1", "")
 NAMES_OF_SUBSCRIPTIONS: Final = ("late", "low", "job")
+PUBLISHERS: Final = ("desk", "till", "~")
+"""How names of publishers begin; with the last one it has none."""
 TOPICS: Final = ("a", "b", "c", "a.a", "a.b", "b.a", "b.b", "c.a", "b.a.c")
 PATTERNS: Final = ("#", "*", "a.#", "b.#", "*.a", "a.*", "b.a.#", "*.*", "c.#", *TOPICS)
 REQUESTS: Final = 20
@@ -67,7 +69,7 @@ PATIENCE: Final = 12 * SECOND
 MUCH: Final = 1 << 40
 VERIFIER: Final = Verifier(b"salt of 16 bytes", 10_000, bytes(32), bytes(32))
 RANGES: Final = (AskHeads, AskBound, AskEarliest, AcknowledgeDurably, TakeLease, ReadRange)
-Need: TypeAlias = "tuple[str, str, str | Owned]"
+Need: TypeAlias = "tuple[str, str, What]"
 """A node, an action, and what it is about: that node judges it."""
 
 
@@ -114,6 +116,7 @@ class Consumer:
 class Publisher:
     """An open publisher."""
 
+    name: str
     topic: str | None
     pubend: str
     epoch: int
@@ -156,6 +159,11 @@ class Session:
     @property
     def node(self) -> str:
         return self.client.node.name
+
+    @property
+    def asks_for_users(self) -> bool:
+        """Whether it waits for the answer to a request for another user."""
+        return any(isinstance(each.message, (AddUser, RemoveUser)) for each in self.asked.values())
 
     @property
     def waits_for_answers(self) -> bool:
@@ -260,7 +268,7 @@ class Draws:
                 return AskHeads(self.next(), None, None, 0)
             number = random.choice(free)
             carried = random.choice((*TOPICS, None))
-            return OpenPublisher(number, f"publisher {self.next()}", "only", 1, carried)
+            return OpenPublisher(number, f"{random.choice(PUBLISHERS)} {self.next()}", "only", 1, carried)
         number = random.choice(ready)
         if way < 0.48:
             return ClosePublisher(number)
@@ -311,11 +319,11 @@ class Draws:
         number = self.next()
         if way < 0.15:
             after = [Position(pubend, tick) for pubend, tick in self.ends.items()] if random.random() < 0.5 else None
-            return AskHeads(number, target if random.random() < 0.9 else None, after, random.choice((0, 0, 2000)))
+            return AskHeads(number, target if random.random() < 0.8 else None, after, random.choice((0, 0, 2000)))
         if way < 0.25:
             return AskBound(number, target, [], 10, None)
         if way < 0.35:
-            return AskEarliest(number, target)
+            return AskEarliest(number, target if random.random() < 0.7 else None)
         if way < 0.5:
             positions = [Position(pubend, tick) for pubend, tick in self.ends.items()]
             return AcknowledgeDurably(number, target, seal, positions)
@@ -365,6 +373,9 @@ def draw_rules(random: Random) -> tuple[list[Table], Rules]:
 def _draw_table(random: Random, *, denies: bool) -> Table:
     everybody = ("*", *(who.name for who in PRINCIPALS), "group:x", "group:y")
     who = random.sample(everybody, random.choice((1, 2, 3)))
+    publishers = random.sample(("desk *", "*till*", "keyed a*", "keyed *", "*"), random.choice((1, 2)))
+    if denies and random.random() < 0.1:
+        return {"denies": True, "who": who, "actions": ["publish"], "publishers": publishers}
     table: dict[str, Any] = {"denies": denies, "who": ["*"] if not denies and random.random() < 0.25 else who}
     of_topics, of_durables = random.random() < 0.75, random.random() < 0.6
     actions = [action for action in ("publish", "subscribe") if of_topics and random.random() < 0.75]
@@ -378,6 +389,8 @@ def _draw_table(random: Random, *, denies: bool) -> Table:
     ):
         wide = random.random() < 0.5 and not denies
         table["topics"] = ["#"] if wide else random.sample(PATTERNS, random.choice((1, 2, 3)))
+    if not denies and "publish" in actions and random.random() < 0.3:
+        table["publishers"] = publishers
     if {"consume", "manage", "observe"} & set(table["actions"]):
         if random.random() < 0.5:
             table["names"] = random.sample((*NAMES_OF_SUBSCRIPTIONS, "l*", "*o*", "*"), random.choice((1, 2)))

@@ -59,7 +59,7 @@ from sim.rights_draws import (
     rows_of,
 )
 from sim.rights_model import Owned, Who
-from sim.rights_nodes import CARRIES, MILLISECOND, NAMES, Client
+from sim.rights_nodes import MILLISECOND, NAMES, PUBENDS, Client
 from sim.rights_play import Play
 
 
@@ -202,11 +202,14 @@ class Fuzz(Play):
             ]
             topics = tuple(topic for each in good for topic in each.message.topics)
             key = Owned(session.client_id, good[-1].message.name) if good[-1].message.name else None
+            home = session.node
             if key is not None:
                 target = Target(key.name, message.home_sid or message.sid, message.generation, message.home)
-                home = message.home.partition("@")[0]
+                home = message.home.partition("@")[0] or session.node
                 self.durables[key] = Record(good[-1].message.topics, home, target, message.seal)
-            needs = tuple(self.needs_of(session, good[-1].message)) if len(good) == 1 else ()
+            needs: list[Need] = []
+            for node in {session.node: None, home: None} if len(good) == 1 else ():
+                needs += self._needs_of(node, session.client_id, good[0].message.name, topics)
             session.consumers[message.sid] = Consumer(needs, topics, key)
         elif isinstance(message, AttachedTo):
             good = [
@@ -223,8 +226,8 @@ class Fuzz(Play):
             self._one_was_allowed(session, number, message)
         elif isinstance(message, PublisherOpened):
             good = self._one_was_allowed(session, message.publisher, message, opening=True)
-            topic = good[-1].message.topic
-            publisher = Publisher(topic, message.pubend, message.epoch, message.sequence + 1)
+            request = good[-1].message
+            publisher = Publisher(request.name, request.topic, message.pubend, message.epoch, message.sequence + 1)
             session.publishers[message.publisher] = publisher
         elif isinstance(message, Published):
             publisher_ = session.publishers.get(message.publisher)
@@ -250,7 +253,7 @@ class Fuzz(Play):
     def _is_known(session: Session, detached: Detached) -> bool:
         """Whether it is known by which request that consumer came."""
         consumer = session.consumers.get(detached.sid)
-        return consumer is not None and consumer.needs != ()
+        return consumer is not None and bool(consumer.needs)
 
     def _on_failed(self, session: Session, message: RequestFailed) -> None:
         asked = self._asked(session, message.request)
@@ -259,8 +262,16 @@ class Fuzz(Play):
         ):
             return
         self.counts["refused"] += 1
-        if all(self.answers_to(session.who, need, each.since) == {True} for each in asked for need in each.needs):
+        if all(self.answers_to(session.who, need, each.since) == {True} for each in asked for need in self._all(each)):
             raise self._fault(session, f"{message} refuses what is allowed: {[each.message for each in asked]}")
+
+    def _all(self, asked: Asked) -> list[Need]:
+        """What it needs; where a producer belongs only the nodes know, if its topic is not one of theirs."""
+        needs = list(asked.needs)
+        if isinstance(asked.message, PublishKeyed):
+            for node in NAMES:
+                needs += self._needs_of_publisher(node, None, asked.message.producer)
+        return needs
 
     def _on_publish_refused(self, session: Session, message: PublishRefused) -> None:
         publisher = session.publishers.get(message.publisher)
@@ -288,8 +299,8 @@ class Fuzz(Play):
     def _on_pubends(self, session: Session, message: PubendList) -> None:
         good = self._one_was_allowed(session, message.request, message)
         for row in message.rows:
-            node, number = row.pubend.partition("@")[0].split("-")
-            need = (node, "observe", f"topic {CARRIES[node][int(number)]}")
+            name = row.pubend.partition("@")[0]
+            need = (name.partition("-")[0], "observe", f"topic {PUBENDS[name]}")
             if all(self.answers_to(session.who, need, each.since) == {False} for each in good):
                 raise self._fault(session, f"{row.pubend} is listed, and is not to be seen")
 

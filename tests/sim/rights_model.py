@@ -32,6 +32,22 @@ class Owned(NamedTuple):
     name: str
 
 
+class Named(NamedTuple):
+    """A publisher with a name, or a producer."""
+
+    name: str
+
+
+class Some(NamedTuple):
+    """Any of the topics that a pattern matches."""
+
+    pattern: str
+
+
+What: TypeAlias = str | Owned | Named | Some
+"""What somebody may do something with."""
+
+
 @lru_cache(maxsize=4096)
 def topics_of(pattern: str) -> frozenset[str]:
     """The topics that a pattern matches."""
@@ -47,12 +63,17 @@ def fits(patterns: tuple[str, ...], text: str) -> bool:
     return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), text, re.DOTALL) for one in patterns)
 
 
-def concerns(table: Table, who: Who, action: str, what: str | Owned) -> bool:
+def concerns(table: Table, who: Who, action: str, what: What) -> bool:
     """Whether a table that is for `who` and `action` covers something, or, where it denies, takes any of it away."""
     denies, topics = table["denies"], [topics_of(one) for one in table.get("topics", ())]
     names, ids = table.get("names"), table.get("client_ids")
     all_durables = "*" in (names or "*") and "*" in (ids or "*")
     everything = all_durables and "#" in (table.get("topics") or "#")
+    if isinstance(what, Some):
+        meant = topics_of(what.pattern)
+        return any(meant <= each if denies else meant & each for each in topics)
+    if isinstance(what, Named):
+        return fits(tuple(table["publishers"]), what.name) if "publishers" in table else not denies
     if isinstance(what, Owned):
         if names and not fits(tuple(names), what.name):
             return False
@@ -81,9 +102,9 @@ class Model:
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.tables = tables
-        self._known: dict[tuple[Who, str, str | Owned], bool] = {}
+        self._known: dict[tuple[Who, str, What], bool] = {}
 
-    def allows(self, who: Who, action: str, what: str | Owned) -> bool:
+    def allows(self, who: Who, action: str, what: What) -> bool:
         """Whether `who` may do it. Whoever has no name is the process itself."""
         if not who.name:
             return True

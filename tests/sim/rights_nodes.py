@@ -50,6 +50,8 @@ MILLISECOND: Final = 1_000_000
 NAMES: Final = ("east", "west")
 CARRIES: Final = {"east": ("a.#", "c.#"), "west": ("b.#",)}
 """The topics of each node's pubends; each pattern has one of its own."""
+PUBENDS: Final = {f"{node}-{n}": pattern for node, patterns in CARRIES.items() for n, pattern in enumerate(patterns)}
+"""The pattern of each pubend, by its name."""
 TURNS_MAX: Final = 20_000
 """More without an end in one moment is a loop."""
 FILE: Final = """

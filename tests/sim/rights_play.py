@@ -91,8 +91,8 @@ from sim.rights_draws import (
     node_of,
     rows_of,
 )
-from sim.rights_model import Model, Owned, Who, topics_of
-from sim.rights_nodes import CARRIES, MILLISECOND, NAMES, SECOND, Nodes
+from sim.rights_model import Model, Named, Owned, Some, Who, topics_of
+from sim.rights_nodes import MILLISECOND, NAMES, PUBENDS, SECOND, Nodes
 
 
 class Play:
@@ -124,9 +124,7 @@ class Play:
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
         self.draws = Draws(self.random, self.durables, self.ends)
-        self._heartbeat_at = 0
-        self._until_change = 0
-        self._users_asked = 0
+        self._heartbeat_at = self._until_change = self._users_asked = 0
         self._unsure_users: set[str] = set()
         """The nodes at which somebody has asked for another user, and left before the answer."""
         self.watcher = Session(self.nodes["east"].connect("watcher", "watcher", ""), Who(""), "watcher")
@@ -224,6 +222,8 @@ class Play:
             needs = [*asked.needs, *self.needs_of(session, asked.message)]  # another request may have come between
             if isinstance(asked.message, Retire):
                 needs += [(node, "manage", f"shb {asked.message.shb}") for node in NAMES]
+            if isinstance(asked.message, OpenPublisher):  # without a topic any node may be its host
+                needs += [each for node in NAMES for each in self._needs_of_publisher(node, None, asked.message.name)]
             if isinstance(asked.message, (*RANGES, Subscribe)) and self._was_busy(session, asked):
                 return  # it may have been judged by topics of which only a later answer told
             if all(self.answers_to(session.who, need, asked.since) == {True} for need in needs):
@@ -264,7 +264,7 @@ class Play:
         if instead is not None:
             instead.client.leave()
             self._hear_all()
-            if _asks_for_users(instead):
+            if instead.asks_for_users:
                 self._unsure_users.add(instead.node)
             for asked in instead.asked.values():
                 self._is_unsure(instead, asked)
@@ -287,7 +287,7 @@ class Play:
         """Keeps account of a message that is going to be said."""
         self._users_asked += isinstance(message, (AddUser, RemoveUser))
         asked = Asked(message, tuple(self.needs_of(session, message)), self._now(), touched=len(self.touched))
-        asked.users = -1 if any(map(_asks_for_users, self.sessions)) else self._users_asked
+        asked.users = -1 if any(each.asks_for_users for each in self.sessions) else self._users_asked
         self._touch(session, message)
         self.counts["requests"] += 1
         if isinstance(message, OpenPublisher):
@@ -376,18 +376,19 @@ class Play:
             if home != here and isinstance(message, Subscribe):
                 yield from self._needs_of(home, client_id, message.name, message.topics)
         elif isinstance(message, OpenPublisher):
-            if message.topic:
-                yield here, "publish", message.topic
+            yield from self._needs_of_publisher(here, message.topic, message.name)
+            yield from self._needs_of_publisher(host_of(message.topic) if message.topic else here, None, message.name)
         elif isinstance(message, PublishKeyed):
             if message.topic:
-                yield here, "publish", message.topic
+                yield from self._needs_of_publisher(here, message.topic, message.producer)
+                yield from self._needs_of_publisher(host_of(message.topic), None, message.producer)
                 for topic, _ in rows_of(message.events):
                     yield host_of(message.topic), "publish", topic
         elif isinstance(message, Publish):
             publisher = session.publishers.get(message.publisher)
             if publisher is not None:
-                if publisher.topic:
-                    yield here, "publish", publisher.topic
+                yield from self._needs_of_publisher(here, publisher.topic, publisher.name)
+                yield from self._needs_of_publisher(publisher.node, None, publisher.name)
                 for topic, _ in rows_of(message.events):
                     yield publisher.node, "publish", topic
         elif isinstance(message, Unsubscribe):
@@ -420,6 +421,13 @@ class Play:
             target = message.target
             return self._needs_of(here, session.client_id, None if target is None else target.name, ())
         return [need for need in asked.needs if need[0] == here][:1]
+
+    @staticmethod
+    def _needs_of_publisher(node: str, topic: str | None, name: str) -> Iterator[Need]:
+        if topic:
+            yield node, "publish", topic
+        if not name.startswith("~"):
+            yield node, "publish", Named(name)
 
     @staticmethod
     def _needs_of(node: str, client_id: str, name: str | None, topics: Iterable[str]) -> Iterator[Need]:
@@ -528,6 +536,15 @@ class Play:
                 if self.answers_to(session.who, need, asked.since) == {False}:
                     raise self._fault(session, f"{reason!r} tells of {need}, which is forbidden")
 
+    def _on_ticks(self, session: Session, message: Ticks) -> None:
+        asked = session.asked[message.request]
+        self._on_done(session, message)
+        told = {position.pubend.partition("@")[0] for position in message.positions}
+        for name, pattern in PUBENDS.items() if getattr(asked.message, "target", "") is None else ():
+            need: Need = (session.node, "subscribe", Some(pattern))
+            if (name in told) not in self.answers_to(session.who, need, asked.since):
+                raise self._fault(session, f"{message} tells of pubends that are forbidden, or lacks {name}")
+
     def _on_done(self, session: Session, message: Done | Ticks | Retired | RangeRead) -> None:
         asked = session.asked.pop(message.request, None) or session.reads.pop(message.request)
         self._granted(session, asked)
@@ -604,21 +621,19 @@ class Play:
         self._granted(session, asked)
         shown = {row.pubend.partition("@")[0] for row in message.rows}
         missing = {each.node for each in message.missing}
-        hidden = 0
-        certain = True
-        for node, patterns in CARRIES.items():
+        hidden, certain = 0, True
+        for name, pattern in PUBENDS.items():
+            node, is_shown = node_of(name), name in shown
             whole = self.answers_to(session.who, (node, "observe", "pubends"), asked.since)
-            for number, pattern in enumerate(patterns):
-                may = self.answers_to(session.who, (node, "observe", f"topic {pattern}"), asked.since)
-                is_shown = f"{node}-{number}" in shown
-                if node in missing or (node != session.node and whole == {False}):
-                    if whole == {True} or is_shown:
-                        raise self._fault(session, f"{node} has not answered, or should not have: {message}")
-                    continue
-                if is_shown not in may and len(whole) == 1:
-                    raise self._fault(session, f"pubend {node}-{number} is listed: {is_shown}; allowed: {may}")
-                certain &= len(may) == len(whole) == 1
-                hidden += not is_shown
+            may = self.answers_to(session.who, (node, "observe", f"topic {pattern}"), asked.since)
+            if node in missing or (node != session.node and whole == {False}):
+                if whole == {True} or is_shown:
+                    raise self._fault(session, f"{node} has not answered, or should not have: {message}")
+                continue
+            if is_shown not in may and len(whole) == 1:
+                raise self._fault(session, f"pubend {name} is listed: {is_shown}; allowed: {may}")
+            certain &= len(may) == len(whole) == 1
+            hidden += not is_shown
         if certain and hidden != message.hidden:
             raise self._fault(session, f"{message.hidden} pubends are hidden, and not {hidden}")
 
@@ -641,8 +656,9 @@ class Play:
     def _on_opened(self, session: Session, message: PublisherOpened) -> None:
         asked = session.opening.pop(message.publisher)
         self._granted(session, asked)
-        pubend, after = message.pubend, message.sequence + 1
-        session.publishers[message.publisher] = Publisher(asked.message.topic, pubend, message.epoch, after)
+        request = asked.message
+        opened = Publisher(request.name, request.topic, message.pubend, message.epoch, message.sequence + 1)
+        session.publishers[message.publisher] = opened
 
     def _on_published(self, session: Session, message: Published) -> None:
         publisher = session.publishers.get(message.publisher)
@@ -738,7 +754,7 @@ class Play:
         AttachedTo: _on_attached,
         RequestFailed: _on_failed,
         Done: _on_done,
-        Ticks: _on_done,
+        Ticks: _on_ticks,
         Retired: _on_done,
         RangeRead: _on_done,
         Status: _on_status,
@@ -781,8 +797,3 @@ class Play:
             self._heartbeat_at = self.nodes.now + 4 * SECOND
             for session in (*self.sessions, self.watcher):
                 session.client.say(Heartbeat())
-
-
-def _asks_for_users(session: Session) -> bool:
-    """Whether it waits for the answer to a request for another user."""
-    return any(isinstance(each.message, (AddUser, RemoveUser)) for each in session.asked.values())

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.gauges import Gauge
+from gapless.core.network.bytes_above import ASKER, BytesAbove, decode_question, encode
 from gapless.core.network.facts import (
     AskPubend,
     BrokerId,
@@ -17,6 +18,8 @@ from gapless.core.network.facts import (
     OpenRequest,
     OrderedGroup,
     Outcome,
+    Post,
+    Posted,
     Pub,
     RanTwice,
     Released,
@@ -38,6 +41,7 @@ from gapless.core.ports import (
     Set,
     Tell,
 )
+from gapless.core.principals import Principal
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, name_of, tick_at
 from gapless.core.wire.messages import Code, ListPubends, PubendList, RequestFailed, Retire, Retired
 from gapless.core.wire.messages.checks import Problem
@@ -49,6 +53,7 @@ from gapless_phb.core.own_log.clock import WALL_LEAD_MAX, TickClock
 from gapless_phb.core.own_log.recovery import Recovered, created, recover
 from gapless_phb.core.own_log.source import OwnLogSource
 from gapless_phb.core.pubend import Pubend
+from gapless_phb.core.publishers.validation import refusal_of_name
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.core.source import PubendContext, Timers
@@ -196,6 +201,7 @@ class PublisherHostingBroker:
             Enrol: self._on_enrol,
             Hold: self._on_hold,
             Released: self._on_released,
+            Posted: self._on_posted,
             RanTwice: self._on_ran_twice,
             SubmitOpen: self._on_open,
             Submit: self._on_submit,
@@ -277,6 +283,15 @@ class PublisherHostingBroker:
         if pubend := self._pubends.get(minima.pubend):
             pubend.retention.released(minima.released, minima.delivered, now)
 
+    def _on_posted(self, posted: Posted, _now: int, _wall: int) -> None:
+        """An SHB asks how much its subscriptions hold back: nothing of a log that numbers its records."""
+        asked = decode_question(posted.data)
+        pubend = None if asked is None else self._pubends.get(asked.pubend)
+        if asked is not None and pubend is not None and pubend.meta.timed:
+            above = tuple(map(pubend.log.index.above, asked.ticks))
+            answer = encode(BytesAbove(asked.pubend, asked.ticks, above))
+            self._outbox.emit(Post(posted.from_node, ASKER, answer))
+
     def _on_ran_twice(self, ran: RanTwice, now: int, wall: int) -> None:
         for pubend in self._pubends.values():
             pubend.ran_twice(ran.other, now, wall)
@@ -291,6 +306,9 @@ class PublisherHostingBroker:
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         request = submit.request
+        if forbidden := self._refusal_of(request):
+            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.FORBIDDEN, forbidden)))
+            return
         pubend, refusal = self._pubend_of(request)
         if pubend is None and request.claims and self._is_gone(request.pubend):
             # Nothing is stored there, and nobody will ever store anything: that is all that a claim is to bring about.
@@ -301,6 +319,12 @@ class PublisherHostingBroker:
             pubend.source.end(request, submit.reply_to, now)
         else:
             pubend.source.open_publisher(request, submit.reply_to, now, wall)
+
+    def _refusal_of(self, request: OpenRequest) -> str:
+        """Returns why nobody may open a publisher for this principal; "" if he may. Anybody may close what he has."""
+        if request.claims or request.ending is not None:
+            return ""
+        return refusal_of_name(request.publisher, Principal.of(request.principal), self._authorizer)
 
     def _pubend_of(self, request: OpenRequest) -> tuple[Pubend | None, Outcome]:
         """Returns the pubend of a publisher, or None and the answer that refuses it.

@@ -22,9 +22,12 @@ from gapless.errors import ConfigurationError, GaplessError
 if TYPE_CHECKING:
     from gapless import BrokerStatus
     from gapless.client.credentials import CredentialSource
-    from gapless.core.ports import Action, Authorizer, Resource
+    from gapless.core.ports import Action, Authorizer
     from gapless.core.principals import Principal
+    from gapless.core.resources import Resource
     from gapless.security.rules import Rule
+
+    Questions: TypeAlias = Sequence[tuple[Action, Resource]]
 
 ConfigFile: TypeAlias = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A node's configuration, with its rules.")
@@ -39,9 +42,10 @@ COLUMNS = {
     "topics": "TOPICS",
     "names": "NAMES",
     "client_ids": "CLIENT IDS",
+    "publishers": "PUBLISHERS",
 }
 NO_RULES = "there are no rules: everybody who is let in may do everything"
-EXPECTATION = ("who", "action", "resource", "client_id", "allowed")
+EXPECTATION = ("who", "action", "resource", "client_id", "publisher", "allowed")
 
 app = typer.Typer(
     help="Who may do what, by the rules of a node's configuration (--config) or of a file (--file).\n\nNo broker is"
@@ -80,13 +84,16 @@ def check(
         str | None,
         typer.Option(metavar="ID", help="Whose durable subscription is meant; left out, to consume one: no client id."),
     ] = None,
+    publisher: Annotated[
+        str | None, typer.Option(metavar="NAME", help="To publish: under which name. Left out: without a name.")
+    ] = None,
     config: ConfigFile = None,
     file: RulesFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether somebody may do something, and which rule decides."""
     authorizer = _authorizer(config, file)
-    verdict = _verdict(authorizer, _principal(principal), *_question(action, resource, client_id))
+    verdict = _verdict(authorizer, _principal(principal), _questions(action, resource, client_id, publisher))
     if as_json:
         print_json({"allowed": verdict.allowed, "rule": verdict.rule or None, "text": verdict.text})
     else:
@@ -120,7 +127,7 @@ def show(*, config: ConfigFile = None, file: RulesFile = None, as_json: AsJson =
 @app.command("test")
 def compare(
     expectations: Annotated[
-        Path, typer.Argument(metavar="FILE", help="TOML: [[expect]] with who, action, resource, client_id, allowed.")
+        Path, typer.Argument(metavar="FILE", help=f"TOML: [[expect]] with {', '.join(EXPECTATION)}.")
     ],
     *,
     config: ConfigFile = None,
@@ -131,8 +138,8 @@ def compare(
     authorizer = _authorizer(config, file)
     rows = []
     for place, table in _expectations(expectations):
-        who, question, allowed = _expected(place, table)
-        verdict = _verdict(authorizer, who, *question)
+        who, questions, allowed = _expected(place, table)
+        verdict = _verdict(authorizer, who, questions)
         if verdict.allowed is not allowed:
             rows.append({"expectation": place, "allowed": verdict.allowed, "text": verdict.text})
     count = len(_expectations(expectations))
@@ -225,7 +232,13 @@ def _doubts(authorizer: Authorizer, config: Path | None, file: Path | None) -> S
     return authorizer.warnings if isinstance(authorizer, Rules) else ()  # whom it is for depends on the node
 
 
-def _verdict(authorizer: Authorizer, principal: Principal, action: Action, resource: Resource) -> Verdict:
+def _verdict(authorizer: Authorizer, principal: Principal, questions: Questions) -> Verdict:
+    """The answer to all of them: the first refusal, or else what allows the first one."""
+    verdicts = [_answer(authorizer, principal, *question) for question in questions]
+    return next((each for each in verdicts if not each.allowed), verdicts[0])
+
+
+def _answer(authorizer: Authorizer, principal: Principal, action: Action, resource: Resource) -> Verdict:
     from gapless.security.rules import Rules
 
     if isinstance(authorizer, Rules):
@@ -246,6 +259,7 @@ def _row(rule: Rule) -> dict[str, Any]:
         "topics": list(rule.topics),
         "names": list(rule.names),
         "client_ids": list(rule.client_ids),
+        "publishers": list(rule.publishers),
     }
 
 
@@ -263,9 +277,23 @@ def _principal(text: str) -> Principal:
     return Principal(name, frozenset(group.removeprefix(GROUP) for group in groups))
 
 
+def _questions(action: str, resource: str, client_id: str | None, publisher: str | None) -> Questions:
+    """What is asked for. Raises ConfigurationError, and InvalidTopicError."""
+    from gapless.core.ports import Action
+    from gapless.core.resources import Publisher
+
+    question = _question(action, resource, client_id)
+    if publisher is None:
+        return [question]
+    if question[0] is not Action.PUBLISH:
+        raise ConfigurationError(f"nobody needs a publisher to {action}: it says nothing of that")
+    return [question, (Action.PUBLISH, Publisher(publisher))]
+
+
 def _question(action: str, resource: str, client_id: str | None) -> tuple[Action, Resource]:
     """What is asked for. Raises ConfigurationError, and InvalidTopicError."""
-    from gapless.core.ports import Action, Durable
+    from gapless.core.ports import Action
+    from gapless.core.resources import Durable
     from gapless.security.rules import LISTINGS, TOPIC
     from gapless.selectors.topics import check_pattern, check_topic
     from gapless.settings import suggestion
@@ -309,7 +337,7 @@ def _expectations(path: Path) -> list[tuple[str, Any]]:
     return [(f"{path}: [[expect]] {number}", table) for number, table in enumerate(tables, 1)]
 
 
-def _expected(place: str, table: Any) -> tuple[Principal, tuple[Action, Resource], bool]:
+def _expected(place: str, table: Any) -> tuple[Principal, Questions, bool]:
     """Who is expected to be allowed what. Raises ConfigurationError."""
     from gapless.settings import suggestion
 
@@ -318,13 +346,14 @@ def _expected(place: str, table: Any) -> tuple[Principal, tuple[Action, Resource
     for key in table:
         if key not in EXPECTATION:
             raise ConfigurationError(f"{place}: there is no key {key!r}{suggestion(key, list(EXPECTATION))}")
-    for key, kind in (("who", str), ("action", str), ("resource", str), ("allowed", bool), ("client_id", str)):
-        if key not in table and key != "client_id":
+    for key in EXPECTATION:
+        kind = bool if key == "allowed" else str
+        if key not in table and key not in {"client_id", "publisher"}:
             raise ConfigurationError(f"{place}: {key} is missing")
         if key in table and type(table[key]) is not kind:
             raise ConfigurationError(f"{place}: {key}: {table[key]!r} is not a {kind.__name__}")
     try:
-        question = _question(table["action"], table["resource"], table.get("client_id"))
-        return _principal(table["who"]), question, table["allowed"]
+        about = table["action"], table["resource"], table.get("client_id"), table.get("publisher")
+        return _principal(table["who"]), _questions(*about), table["allowed"]
     except ConfigurationError as error:
         raise ConfigurationError(f"{place}: {error}") from error

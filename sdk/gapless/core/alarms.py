@@ -181,6 +181,11 @@ class AlarmCode(Enum):
         "Other rules took durable subscriptions from their consumers; they hold events back as offline ones do.",
         "Let their owners consume them again, or remove them with `gapless unsubscribe`.",
     )
+    PINNED_BYTES = (
+        "pinned_bytes",
+        "A principal's offline subscriptions hold back more bytes of logs than `pinned_bytes` of its `[[limit]]`.",
+        "Let them be consumed, remove those that nobody needs with `gapless unsubscribe`, or raise the limit.",
+    )
     DESCRIPTORS_EXHAUSTED = (
         "descriptors_exhausted",
         "The process may open no more files; the volume was opened anew, and nothing acknowledged was lost.",
@@ -237,6 +242,7 @@ _LASTING: Final = frozenset(
         AlarmCode.RULES_DOUBTFUL,
         AlarmCode.RULES_UNUSABLE,
         AlarmCode.SUBSCRIPTION_FORBIDDEN,
+        AlarmCode.PINNED_BYTES,
         AlarmCode.CERTIFICATE_UNUSABLE,
         AlarmCode.CERTIFICATE_EXPIRES,
         AlarmCode.CREDENTIALS_UNUSABLE,

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -51,6 +51,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OrderedGroup
 from gapless.core.principal_limits import NO_LIMITS, PrincipalLimits
 from gapless.core.principals import Judgement, PeerInfo, Principal
+from gapless.core.resources import Resource
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import ServerMessage
@@ -705,9 +706,11 @@ class Action(str, Enum):
     """An action that needs permission. The comment of each member names the resource."""
 
     PUBLISH = "publish"
-    """The resource is a topic."""
+    """The resource is a topic; or a `Publisher`, which whoever opens takes over. One without a name needs its topics
+    alone: it takes nothing from anybody."""
     SUBSCRIBE = "subscribe"
-    """The resource is a pattern of topics: allowed is only what may match nothing that is not allowed."""
+    """The resource is a pattern of topics: allowed is only what may match nothing that is not allowed. Or it is
+    `AnyTopic`, of whoever wants to know how far a log goes."""
     CONSUME = "consume"
     """The resource is a durable subscription. A client id is whatever a client says: so this alone keeps others off."""
     MANAGE = "manage"
@@ -715,20 +718,6 @@ class Action(str, Enum):
     OBSERVE = "observe"
     """The resource is a listing ("subscriptions", "pubends", "status"); or what stands in one: a durable subscription,
     or, of a pubend, "topic" and one of its patterns."""
-
-
-class Durable(NamedTuple):
-    """A durable subscription, as it is named to whoever decides about it."""
-
-    client_id: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.name!r} of client {self.client_id!r}"
-
-
-Resource: TypeAlias = str | Durable
-"""What an action is about."""
 
 
 class Authorizer(Protocol):

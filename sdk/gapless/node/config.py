@@ -30,7 +30,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gapless import descriptors
-from gapless.core.principal_limits import GROUP, Limit, PrincipalLimits
+from gapless.core.principal_limits import GROUP, Limit, OnPin, PrincipalLimits
 from gapless.core.server import SessionLimits
 from gapless.core.wire.messages.session import FRAME_BYTES_MAX
 from gapless.errors import ConfigurationError
@@ -195,6 +195,9 @@ class LimitSection(Section):
     bytes_per_second_in: Rate = None
     events_per_second_out: Rate = None
     bytes_per_second_out: Rate = None
+    pinned_bytes: Count = None
+    """Of all logs together, that subscriptions hold back which it has created and nobody consumes."""
+    on_pin: OnPin = OnPin.ALARM
 
     @model_validator(mode="after")
     def _is_of_use(self) -> LimitSection:
@@ -203,10 +206,11 @@ class LimitSection(Section):
             raise ValueError(
                 f'who: {wrong[0]!r} names nobody; a principal has a name, a group is "group:NAME", and "*" is everybody'
             )
-        if not self.model_fields_set - {"who"}:
-            raise ValueError(
-                f"it limits nothing: give it {', '.join(sorted(type(self).model_fields.keys() - {'who'}))}"
-            )
+        limits = type(self).model_fields.keys() - {"who", "on_pin"}
+        if not self.model_fields_set & limits:
+            raise ValueError(f"it limits nothing: give it {', '.join(sorted(limits))}")
+        if "on_pin" in self.model_fields_set and self.pinned_bytes is None:
+            raise ValueError("on_pin: it says what becomes of whoever is above pinned_bytes, and there is none")
         return self
 
     @property

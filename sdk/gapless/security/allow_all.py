@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gapless.core.ports import Action, Authorizer, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 

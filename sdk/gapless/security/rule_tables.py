@@ -20,7 +20,7 @@ from gapless.settings import read_toml, suggestion
 from gapless.texts import name_problem
 
 KINDS: Final = ("allow", "deny")
-KEYS: Final = ("who", "actions", "topics", "names", "client_ids")
+KEYS: Final = ("who", "actions", "topics", "names", "client_ids", "publishers")
 OF_TOPICS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.OBSERVE})
 """The actions that `topics` narrows."""
 OF_DURABLES: Final = frozenset({Action.CONSUME, Action.MANAGE, Action.OBSERVE})
@@ -149,14 +149,16 @@ def _rule(table: object, place: str, number: int, *, denies: bool) -> Rule:
     problems = [f"there is no key {key!r}{suggestion(str(key), list(KEYS))}" for key in table if key not in KEYS]
     values = {key: _texts(table, key, problems) for key in KEYS}
     actions = tuple(filter(None, (_action(name, problems) for name in values["actions"])))
-    for key, check in (("who", _who_problem), ("topics", _topic_problem), ("names", _name_problem)):
+    for key, check in (("who", _who_problem), ("topics", _topic_problem)):
         problems += filter(None, map(check, values[key]))
+    for key in ("names", "publishers"):
+        problems += (f"{key}: {each}" for each in filter(None, map(_name_problem, values[key])))
     problems += (f"client_ids: {each}" for each in filter(None, map(_client_id_problem, values["client_ids"])))
     if not problems:
         problems += _misfits(values, frozenset(actions), denies=denies)
     if problems:
         raise _Problems(*problems)
-    more = values["topics"], values["names"], values["client_ids"]
+    more = values["topics"], values["names"], values["client_ids"], values["publishers"]
     return Rule(place, number, denies, values["who"], actions, *more)
 
 
@@ -201,7 +203,7 @@ def _topic_problem(pattern: str) -> str:
 
 def _name_problem(pattern: str) -> str:
     problem = name_problem(pattern)
-    return f"names: the pattern {pattern!r} {problem}" if problem else ""
+    return f"the pattern {pattern!r} {problem}" if problem else ""
 
 
 def _client_id_problem(pattern: str) -> str:
@@ -212,7 +214,12 @@ def _client_id_problem(pattern: str) -> str:
 def _misfits(values: Mapping[str, tuple[str, ...]], actions: frozenset[Action], *, denies: bool) -> Iterator[str]:
     """What of a table makes no sense together. A key that narrows less than it seems to would allow too much."""
     about_topics = sorted(action.value for action in actions & {Action.PUBLISH, Action.SUBSCRIBE})
-    if about_topics and not values["topics"]:
+    if values["publishers"] and Action.PUBLISH not in actions:
+        yield "publishers narrows none of these actions, but publish"
+    elif values["publishers"] and denies:
+        if len(actions) > 1 or values["topics"]:
+            yield "publishers denies names, whatever is published: give that a table of its own, for publish alone"
+    elif about_topics and not values["topics"]:
         yield f'topics is missing, which {about_topics[0]} needs; "#" is all of them'
     if values["topics"] and not actions & OF_TOPICS:
         yield "topics narrows none of these actions, but publish, subscribe and observe"

@@ -17,8 +17,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from gapless.core.ports import Action, Durable, Resource
+from gapless.core.ports import Action
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.core.wire.messages.users import NOBODY_IN_PARTICULAR
 from gapless.security.names import group_problem, user_problem
 from gapless.selectors.topics import PatternTree, pattern_covers
@@ -50,6 +51,7 @@ class Rule:
     topics: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     client_ids: tuple[str, ...] = ()
+    publishers: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -180,7 +182,10 @@ class Rules:
 
 def _name_of(rules: Iterable[Rule]) -> str:
     """Returns a name that follows from what rules say, and from nothing else."""
-    said = [(each.denies, each.who, each.actions, each.topics, each.names, each.client_ids) for each in rules]
+    said = []
+    for each in rules:
+        more = (each.publishers,) if each.publishers else ()  # nodes that are older know the other keys alone
+        said.append((each.denies, each.who, each.actions, each.topics, each.names, each.client_ids, *more))
     return blake2b(repr(said).encode(), digest_size=4).hexdigest()
 
 
@@ -193,6 +198,14 @@ def _finder(
     principal: Principal, action: Action, resource: Resource, *, denies: bool
 ) -> Callable[[_Share], Iterable[Rule]]:
     """What of a share concerns a question."""
+    if isinstance(resource, AnyTopic):
+        if action is not Action.SUBSCRIBE:
+            return lambda _: ()
+        return _of_pattern(action, resource.pattern, denies=denies)
+    if isinstance(resource, Publisher):
+        if action is not Action.PUBLISH:
+            return lambda _: ()
+        return lambda share: _next(share.of(action), lambda rule: _is_for_publisher(rule, resource.name))
     if isinstance(resource, Durable):
         if action in {Action.PUBLISH, Action.SUBSCRIBE}:
             return lambda _: ()
@@ -224,12 +237,26 @@ def _concerns(rule: Rule, action: Action, principal: Principal, durable: Durable
     return action is not Action.CONSUME or is_own(principal, durable.client_id)
 
 
+def _is_for_publisher(rule: Rule, name: str) -> bool:
+    """Whether a rule for publishing is for publishers of a name: one that denies topics takes no name away."""
+    return not (rule.publishers or rule.denies) or any(text_matches(pattern, name) for pattern in rule.publishers)
+
+
+def _of_pattern(action: Action, pattern: str, *, denies: bool) -> Callable[[_Share], Iterable[Rule]]:
+    """Rules by which something is left of a pattern, or nothing is."""
+
+    def find(share: _Share) -> Iterable[Rule]:
+        tree = share.tree(action)
+        return tree.covering(pattern) if denies else tree.meeting(pattern)
+
+    return find
+
+
 def _of_pubends(pattern: str, *, denies: bool) -> Callable[[_Share], Iterable[Rule]]:
     """Rules for a row about a pubend. It is one row: it is hidden only if nothing is left of it."""
 
     def find(share: _Share) -> Iterable[Rule]:
-        tree = share.tree(Action.OBSERVE)
-        yield from tree.covering(pattern) if denies else tree.meeting(pattern)
+        yield from _of_pattern(Action.OBSERVE, pattern, denies=denies)(share)
         yield from _next(share.of(Action.OBSERVE), lambda rule: rule.names_nothing if denies else not rule.topics)
 
     return find
@@ -251,6 +278,10 @@ def _told(action: Action, resource: Resource) -> str:
     """What somebody may not do."""
     if isinstance(resource, Durable):
         return f"{action.value} the durable subscription {resource}"
+    if isinstance(resource, AnyTopic):
+        return f"{action.value} to any topic of {resource.pattern!r}"
+    if isinstance(resource, Publisher):
+        return f"{action.value} as publisher {resource.name!r}"
     if action is Action.PUBLISH:
         return f"publish to topic {resource!r}"
     if action is Action.SUBSCRIBE:
@@ -266,6 +297,10 @@ def _missing(action: Action, resource: Resource) -> str:
         if action is Action.CONSUME:
             more += " (without client_ids: where the client id is the principal's name, alone or before a `-`)"
         return what + more
+    if isinstance(resource, AnyTopic):
+        return f"{what} and for any of them"
+    if isinstance(resource, Publisher):
+        return f"{what} and this name of a publisher"
     if action is Action.SUBSCRIBE:
         return f"{what} and has a topic pattern that covers all of that"
     if action is Action.PUBLISH:

@@ -21,6 +21,7 @@ from enum import Enum
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
+from gapless.core.network.bytes_above import BytesAbove
 from gapless.core.network.facts import (
     AskInterest,
     BrokerId,
@@ -74,6 +75,7 @@ from gapless_shb.core.roaming.guests import Guests
 from gapless_shb.core.roaming.home import Home
 from gapless_shb.core.roaming.mail import (
     Mail,
+    MailHandler,
     decode,
     ticks_of,
 )
@@ -95,6 +97,7 @@ from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
+from gapless_shb.core.subscriptions.pinned import Pinned
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Waiting
@@ -123,6 +126,7 @@ class ShbTimer(Enum):
     REPEAT = "repeat"
     LISTING = "listing"
     RIGHTS = "rights"
+    PINNED = "pinned"
     EXPIRY = "expiry"
 
 
@@ -182,6 +186,7 @@ class SubscriberHostingBroker:
             self._waiting,
         )
         self._rights = Rights(self._hosting, self._holders, self._takeovers, self._ranges.reads, self._end_consumption)
+        self._pinned = Pinned(self._hosting, self._holders)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting, self._waiting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
@@ -213,7 +218,11 @@ class SubscriberHostingBroker:
             self._takeovers,
             self._holders,
         )
-        self._mail = {**self._home.handlers(), **self._guests.handlers()}
+        self._mail: dict[type, MailHandler] = {
+            **self._home.handlers(),
+            **self._guests.handlers(),
+            BytesAbove: self._pinned.on_answer,
+        }
 
     def start(self, now: int, wall: int) -> None:
         """Announces the interest under a new version: changes of the former life that were not durable are gone."""
@@ -319,6 +328,8 @@ class SubscriberHostingBroker:
             self._deadlines.set_earlier(ShbTimer.LISTING, now + _MILLISECOND)
         if self._rights.is_judging:
             self._deadlines.set_earlier(ShbTimer.RIGHTS, now)
+        if self._pinned.is_working:
+            self._deadlines.set_earlier(ShbTimer.PINNED, now)
         own = self._deadlines.next()
         self._due = own if due is None or (own is not None and own < due) else due
         return self._hosting.take_effects()
@@ -623,10 +634,13 @@ class SubscriberHostingBroker:
                 self._home.on_beat(now, wall)
                 self._rights.on_beat()
                 self._claims.on_beat()
+                self._pinned.on_beat()
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
             elif timer is ShbTimer.RIGHTS:
                 self._rights.judge(now, wall)
+            elif timer is ShbTimer.PINNED:
+                self._pinned.work()
             elif timer is ShbTimer.EXPIRY:
                 self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now, None))
                 self._await_beat(now)
@@ -645,6 +659,7 @@ class SubscriberHostingBroker:
         parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}
         for what, held in parts.items():
             yield gauges.MEMORY.gauge(held, what)
+        yield from self._pinned.gauges()
         yield from self._groups.gauges()
         for stream in self._hosting.streams.values():
             yield from stream.gauges()

@@ -67,8 +67,12 @@ class Hosting(BrokerState):
         """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
         self.ended_elsewhere: Callable[[int], None] = _to_nobody
         """The consumer of a subscription at another SHB has lost it."""
+        self.note_forbidden: Callable[[SubscriptionRecord], None] = _to_nobody
+        """Whoever has made a durable subscription may not have it, as the rules are now."""
         self.limits = NO_LIMITS
         """What each principal may have."""
+        self.pinned: dict[str, int] = {}
+        """Of principals whose offline subscriptions may hold back so many bytes: how many they do (`Pinned`)."""
         self.is_audited = False
         """Whether anybody writes what `tell_audit` is told."""
         self.asked_from: Callable[[int], BrokerId] = _from_here

@@ -15,6 +15,7 @@ from typing import Any, Final
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import RulesHold, RulesReplaced
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable
 from gapless.core.wire.messages import Detached
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reads import Reads
@@ -47,6 +48,7 @@ class Rights:
         self._holders = holders
         self._reads = reads
         self._end_consumption = end_consumption
+        hosting.note_forbidden = self.note_made
         self._version = 0
         """Of the rules by which it is judged; 0: everything is."""
         self._has_news = False
@@ -56,7 +58,8 @@ class Rights:
         self._left = 0
         """How many are left."""
         self._forbidden: dict[int, str] = {}
-        """The durable subscriptions that were taken from whoever had them, and that nobody has since; their names."""
+        """The durable subscriptions that were taken from whoever had or made them, and that nobody has since; their
+        names."""
         self._guests: dict[tuple[str, str], None] = {}
         """The subscriptions of other homes that were taken from their consumers here, by client id and name."""
 
@@ -102,6 +105,11 @@ class Rights:
                     self._has_news = True
         if over or self._has_news:
             self._tell()
+
+    def note_made(self, subscription: SubscriptionRecord) -> None:
+        """Whoever has made a durable subscription lost the right to it meanwhile: it is there, and nobody has it."""
+        if not self._is_had(subscription.sid):
+            self._note(subscription)
 
     def _is_had(self, sid: int) -> bool:
         return sid in self._hosting.consumers or self._holders.lock(sid) is not None
@@ -154,14 +162,14 @@ class Rights:
         if subscription.name:
             self._has_news = True
         if subscription.durable:
-            self._forbidden[subscription.sid] = f"{subscription.client_id}/{subscription.name}"
+            self._forbidden[subscription.sid] = subscription.called
         elif subscription.home:
             self._guests[subscription.client_id, subscription.name] = None
 
     def _tell(self) -> None:
         """Tells the operator which subscriptions are left without those who had them."""
         self._has_news = False
-        names = [*self._forbidden.values(), *("/".join(guest) for guest in self._guests)]
+        names = [*self._forbidden.values(), *(str(Durable(*guest)) for guest in self._guests)]
         if not names:
             text = "no subscription is without its consumer any more because the rules forbid it"
             self._hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_FORBIDDEN, text, over=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.core.network.bytes_above import BytesAbove
 from gapless.core.wire.messages import Code, RequestFailed, Subscribe, Subscribed
 from gapless_shb.core.roaming import mail
 
@@ -34,6 +35,8 @@ def _text(said: mail.Mail, names: Names) -> str:
         return f"subscription {said.sid} stays with you{_positions(said.standing, names)}"
     if isinstance(said, mail.CommitAtHome):
         return f"subscription {said.sid}: commit{_acknowledged(said.positions, names)}"
+    if isinstance(said, BytesAbove):
+        return f"{said.pubend} has {', '.join(map(str, said.above))} bytes above the ticks that were asked about"
     if isinstance(said, mail.CommittedAtHome):
         return f"subscription {said.sid}: committed"
     if isinstance(said, mail.Ended):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gapless.core.ports import Action, Durable
+from gapless.core.ports import Action
+from gapless.core.resources import Durable
 from gapless.node.config import ListenSection
 
 if TYPE_CHECKING:
-    from gapless.core.ports import Resource
     from gapless.core.principals import Principal
+    from gapless.core.resources import Resource
 
 ADDRESS: Final = "127.0.0.1:1"
 

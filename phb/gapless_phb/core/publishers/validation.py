@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gapless.core.network.facts import Outcome, Pub, Verdict
+from gapless.core.network.facts import Outcome, Pub, Verdict, is_unnamed
 from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import Publisher
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Header
 from gapless.errors import AuthorizationError, InvalidTopicError
@@ -33,13 +34,15 @@ class BatchCheck:
 
     def refused(self, pub: Pub) -> Outcome | None:
         """Returns the answer that refuses a batch; None if the batch is good."""
+        who = Principal.of(pub.principal)
         try:
-            self.check(pub.events, Principal.of(pub.principal))
+            self.check(pub.events, who)
         except AuthorizationError as error:
             return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
         except (ValueError, InvalidTopicError) as error:
             return Outcome(Verdict.INVALID, str(error), pub.first)
-        return None
+        refusal = refusal_of_name(pub.publisher, who, self._authorizer)
+        return Outcome(Verdict.FORBIDDEN, refusal, pub.first) if refusal else None
 
     def check(self, columns: EventColumns, principal: Principal) -> None:
         """Checks a batch, which then knows its topics.
@@ -85,6 +88,13 @@ def _headers(columns: EventColumns) -> Sequence[Header]:
 def carries(patterns: Iterable[str], topic: str) -> bool:
     """Whether one of the patterns matches a topic."""
     return any(topic_matches(pattern, topic) for pattern in patterns)
+
+
+def refusal_of_name(publisher: str, principal: Principal, authorizer: Authorizer) -> str:
+    """Returns why nobody publishes under a name for this principal, or ""."""
+    if is_unnamed(publisher) or not authorizer.asks:
+        return ""
+    return authorizer.refusal(principal, Action.PUBLISH, Publisher(publisher))
 
 
 def fault_of_name(name: str, instance: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gapless.core.ports import Action, Authorizer, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.resources import Resource
 
 
 class Authority:

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from gapless.core.ports import Action, Authorizer, ClientSession, Durable, Resource
+from gapless.core.network.facts import is_unnamed
+from gapless.core.ports import Action, Authorizer, ClientSession
+from gapless.core.resources import Durable, Publisher, Resource
 from gapless.core.wire.messages import (
     AskStatus,
     Attach,
@@ -39,8 +41,20 @@ def _subscribe(message: Subscribe | Attach, client_id: str) -> Needs:
         yield Action.SUBSCRIBE, pattern
 
 
-def _publish(message: OpenPublisher | PublishKeyed, _client_id: str) -> Needs:
-    return ((Action.PUBLISH, message.topic),) if message.topic else ()
+def needs_of_publisher(topic: str | None, name: str) -> Needs:
+    """Yields what whoever publishes needs; of a topic in each batch it is asked where the batch is decoded."""
+    if topic:
+        yield Action.PUBLISH, topic
+    if not is_unnamed(name):
+        yield Action.PUBLISH, Publisher(name)
+
+
+def _open(message: OpenPublisher, _client_id: str) -> Needs:
+    return needs_of_publisher(message.topic, message.name)
+
+
+def _publish_keyed(message: PublishKeyed, _client_id: str) -> Needs:
+    return needs_of_publisher(message.topic, message.producer)
 
 
 def _unsubscribe(message: Unsubscribe, client_id: str) -> Needs:
@@ -51,8 +65,8 @@ def _unsubscribe(message: Unsubscribe, client_id: str) -> Needs:
 NEEDS: Final[Mapping[type, Callable[[Any, str], Needs]]] = {
     Subscribe: _subscribe,
     Attach: _subscribe,
-    OpenPublisher: _publish,
-    PublishKeyed: _publish,
+    OpenPublisher: _open,
+    PublishKeyed: _publish_keyed,
     Unsubscribe: _unsubscribe,
     ListSubscriptions: lambda *_: ((Action.OBSERVE, "subscriptions"),),
     ListPubends: lambda *_: ((Action.OBSERVE, "pubends"),),

@@ -20,12 +20,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, ClientSession
+from gapless.core.ports import ClientSession
 from gapless.core.server.audit import Audit
 from gapless.core.server.authority import Authority
 from gapless.core.server.limits import PUBLISHERS, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
+from gapless.core.server.permissions import needs_of_publisher
 from gapless.core.wire.messages import (
     ClosePublisher,
     Code,
@@ -287,10 +288,11 @@ class Publishing:
     def _refusal_of(self, publisher: PublisherLink, client: ClientSession) -> str:
         """Other rules count than those under which a publisher was opened. Returns why it may not go on; "" if it may.
 
-        Without a topic of its own it needs nothing here: the host of its pubend judges each topic in a batch.
+        The host of its pubend judges each topic in a batch.
         """
-        topic = publisher.request.topic
-        refusal = "" if topic is None else self._authority.refusal(client.principal, Action.PUBLISH, topic)
+        needs = needs_of_publisher(publisher.request.topic, publisher.request.publisher)
+        refusals = (self._authority.refusal(client.principal, *need) for need in needs)
+        refusal = next(filter(None, refusals), "")
         if not refusal:
             publisher.allowed = self._authority.version
         return refusal

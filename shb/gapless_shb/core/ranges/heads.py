@@ -23,7 +23,14 @@ from gapless_shb.core.catch_up.fetches import RangeFetch
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.registry import SubscriptionRecord
-from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, removed, tell_ticks
+from gapless_shb.core.subscriptions.checks import (
+    called,
+    check_positions,
+    found_for_ranges,
+    may_know,
+    removed,
+    tell_ticks,
+)
 
 _MILLISECOND = 1_000_000
 _PATIENCE = 1000 * _MILLISECOND
@@ -98,6 +105,7 @@ class Heads:
             heads = {
                 pubend: max(after.get(pubend, 0), stream.client_position(stream.head))
                 for pubend, stream in self._hosting.streams.items()
+                if subscription is not None or may_know(self._hosting, waiting.who, stream)
             }
         else:
             heads = self.of(subscription, after)
@@ -220,9 +228,11 @@ class Earliest:
             self._hosting.tell(question.session, removed().answer(question.request))
             return
         lost = {pubend: self._hosting.streams[pubend].client_position(tick) for pubend, tick in question.found.items()}
+        streams, who = self._hosting.streams, question.who
         positions = [
             Position(pubend, tick if subscription is None else self._readable_from(pubend, subscription.sid, tick))
             for pubend, tick in lost.items()
+            if subscription is not None or may_know(self._hosting, who, streams[pubend])
         ]
         tell_ticks(self._hosting, question.session, question.who, subscription, Ticks(question.request, positions))
 

@@ -41,6 +41,7 @@ from gapless_shb.core.subscriptions.checks import (
     check_positions,
     check_sealed,
     found_for_ranges,
+    note_refusal,
     removed,
     ticks_of,
 )
@@ -225,6 +226,7 @@ class Ranges:
                 check_may_have(self._hosting, session.principal, subscription)  # it may have waited
             except RefusedError as refused:
                 self._hosting.tell(session.number, refused.answer(request.request))
+                note_refusal(self._hosting, session, subscription, refused)
             else:
                 self._answer_attach(session.number, request, subscription)
         else:

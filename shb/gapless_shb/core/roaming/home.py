@@ -427,12 +427,13 @@ def _taker_of(renew: Renew) -> Taker:
 def _principal_of(renew: Renew, subscription: SubscriptionRecord) -> Principal:
     """As whom a consumer elsewhere is judged.
 
-    An older SHB does not say it: then by the name in the subscription's row. An older home has not noted that either:
-    then as somebody who has not said who he is, and not as the process itself, which may do everything.
+    An older SHB does not say it: then by the name in the subscription's row, with the groups that it had when it was
+    created. An older home has not noted that either: then as somebody who has not said who he is, and not as the
+    process itself, which may do everything.
     """
     if renew.principal is not None:
         return Principal.of(renew.principal)
-    return Principal(subscription.principal or NOBODY_IN_PARTICULAR)
+    return Principal(subscription.principal or NOBODY_IN_PARTICULAR, frozenset(subscription.groups))
 
 
 def _taken_over(holder: Consumer | None, subscription: SubscriptionRecord) -> str:

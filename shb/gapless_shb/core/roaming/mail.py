@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
+from gapless.core.network.bytes_above import BytesAbove
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId, Post, Real
 from gapless.core.outbox import Outbox
 from gapless.core.principals import SentPrincipal
@@ -197,7 +198,7 @@ class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):
     number: Real
 
 
-Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome
+Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome | BytesAbove
 
 MailHandler: TypeAlias = "Callable[[BrokerId, Any, int, int], None]"
 """(the node that has sent it, the message, now, wall)."""

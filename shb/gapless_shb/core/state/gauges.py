@@ -26,6 +26,11 @@ SETTLED = Family(
     "How far a subscription has acknowledged: the few that are furthest behind. One that is not durable has no name.",
     ("pubend", "client_id", "subscription", "number"),
 )
+PINNED = Family(
+    "gapless_principal_pinned_bytes",
+    "What the offline subscriptions of a principal with `pinned_bytes` hold back: of the few that hold back most.",
+    ("principal",),
+)
 HOLDS = Family("gapless_shb_holds", "Subscriptions that began in the past, and hold the log for that.", _PUBEND)
 READERS = Family("gapless_shb_readers", "Consumers that read what they have missed.", _PUBEND)
 DEMOTED = Family(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gapless.core.network.interest import digest
 from gapless.core.ports import Delete, Operation, Set
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.lexer import canonical
@@ -60,6 +61,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The pubends in `start` that the token of its creation did not name. Position 0 is one as well: before all."""
     principal: str = ""
     """The name of the principal that created it; "": the process itself, or that was not noted yet."""
+    groups: tuple[str, ...] = ()
+    """The groups that this principal had then, in order."""
 
     def names(self, pubend: PubendId) -> bool:
         """Whether the token that it was created with named a pubend."""
@@ -69,6 +72,11 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     def durable(self) -> bool:
         """Whether it outlives its session here."""
         return bool(self.name) and not self.home
+
+    @property
+    def called(self) -> str:
+        """Names it, for people."""
+        return str(Durable(self.client_id, self.name))
 
     @property
     def filter(self) -> Filter:
@@ -270,6 +278,7 @@ class Registry:
         assert subscription.version <= self.version, "no filter is newer than the interest that has it"
         self._by_sid[subscription.sid] = Subscription(subscription, phase)
         subscription.principal = _shared(subscription.principal)
+        subscription.groups = _shared(subscription.groups)
         self._count(subscription, 1)
         if subscription.durable:
             assert self.find(subscription.client_id, subscription.name) is None, "a client has a name once"

@@ -30,7 +30,8 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.outbox import Then
-from gapless.core.ports import Action, ClientSession, Durable, Operation
+from gapless.core.ports import Action, ClientSession, Operation
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import (
     Code,
@@ -58,11 +59,13 @@ from gapless_shb.core.subscriptions.checks import (
     EXISTS,
     called,
     check_existing,
+    check_limit,
     check_may_have,
     checked_filter,
     checked_new,
     known_by_id,
     not_from,
+    note_refusal,
     origin_of,
     removed,
     ticks_of,
@@ -138,7 +141,7 @@ class Subscribing:
         try:
             existing = self._existing(session, request)  # 1
             if existing is None:
-                self._create(session, request, now, wall)
+                self._create(session, request, now, wall, in_place=False)
             else:
                 self._waiting.pass_on(existing.sid, now, wall)
                 self._attach_existing(session, request, existing, now, wall)
@@ -156,7 +159,7 @@ class Subscribing:
         """
         found = self._existing(session, request)
         if found is None:
-            creation = self._create(session, request, now, wall)
+            creation = self._create(session, request, now, wall, in_place=False)
             assert creation.creator is not None
             self._waiting.take(creation.creator)  # who does not consume is answered by `is_settled`
             return creation.subscription.sid
@@ -258,13 +261,13 @@ class Subscribing:
             return known_by_id(self._hosting, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
-    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> Creation:
+    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int, *, in_place: bool) -> Creation:
         """Begins the creation of a subscription. Raises RefusedError, and BeyondError for what is not known yet."""
         hosting, original = self._hosting, request
         lapsed = self._expiry.lapsed.get((session.client_id, request.name or ""))
         if lapsed is not None:
             request = self._expiry.resumed(request, lapsed)
-        subscription = checked_new(session, request, hosting, now)
+        subscription = checked_new(session, request, hosting, now, in_place=in_place)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         if request.start is StartAt.TOKEN:
             self._ahead.check(request.positions or (), called(request.name))
@@ -425,6 +428,7 @@ class Subscribing:
             self._attach(session, request, creation.subscription, now, wall, created=not creation.changes)
         except RefusedError as refused:  # its topics are no longer all of one group, or other rules count
             self._hosting.tell(session.number, refused.answer(request.request))
+            note_refusal(self._hosting, session, creation.subscription, refused)
             if not creation.subscription.durable:
                 self.remove(creation.subscription, now, session)
 
@@ -488,13 +492,16 @@ class Subscribing:
             self._adopt(session, request, subscription, changed=changed)
             return
         makes_anew = changed and request.on_change is OnChange.JMS  # 5
+        if makes_anew and subscription.principal != session.principal.name:
+            check_limit(session, request, self._hosting)  # it has one more then
         again = self.on_subscribe
         if not self._holders.make_way(session, request, subscription, again, now, wall, makes_anew=makes_anew):
             return
         if makes_anew:  # 6
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
             self.remove(subscription, now, session)
-            self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)
+            anew = replace(request, start=StartAt.LATEST, positions=None)
+            self._create(session, anew, now, wall, in_place=True)
         elif changed:
             self._change(session, request, subscription, wall)
         else:
@@ -585,6 +592,7 @@ class Subscribing:
             except RefusedError as refused:  # as in `_attach_created`
                 self._hosting.detach(consumer.sid)
                 self._waiting.refuse(waiting, refused)
+                note_refusal(self._hosting, session, subscription, refused)
 
         def durable(now: int, wall: int) -> None:
             if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:

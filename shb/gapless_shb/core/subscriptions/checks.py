@@ -7,8 +7,10 @@ from typing import Final
 from zlib import crc32
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
-from gapless.core.ports import Action, ClientSession, Durable
+from gapless.core.ports import Action, ClientSession
+from gapless.core.principal_limits import OnPin
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target, Ticks
 from gapless.core.wire.token_room import TokenRoom
@@ -46,7 +48,7 @@ def wanted(session: ClientSession, request: Subscribe) -> SubscriptionRecord:
     selects = tuple(request.topics), request.selector
     record = SubscriptionRecord(0, session.client_id, request.name or "", 1, *selects, 0, 0, {})
     record.not_from = not_from(session, request)
-    record.principal = session.principal.name
+    record.principal, record.groups = session.principal.name, tuple(sorted(session.principal.groups))
     return record
 
 
@@ -69,11 +71,17 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
 
 
-def checked_new(session: ClientSession, request: Subscribe, hosting: Hosting, now: int) -> SubscriptionRecord:
-    """Returns the record of the subscription that a request creates. Raises RefusedError if it may not."""
+def checked_new(
+    session: ClientSession, request: Subscribe, hosting: Hosting, now: int, *, in_place: bool
+) -> SubscriptionRecord:
+    """Returns the record of the subscription that a request creates. Raises RefusedError if it may not.
+
+    `in_place`: it is made in the place of another one, which was removed for that.
+    """
     record = wanted(session, request)
     check_may_have(hosting, session.principal, record)  # it may have waited: other rules may count now
-    check_count(session, hosting)
+    if not in_place:
+        check_limit(session, request, hosting)
     check_room(request, hosting)
     checked_filter(session, request, hosting.selector_limits)
     check_mail_room(session, request, hosting)
@@ -82,12 +90,22 @@ def checked_new(session: ClientSession, request: Subscribe, hosting: Hosting, no
     return record
 
 
-def check_count(session: ClientSession, hosting: Hosting) -> None:
-    """Raises RefusedError if the client's principal has as many subscriptions at this node as it may create."""
-    limit = hosting.limits.of(session.principal)
-    most = None if limit is None else limit.subscriptions
-    if limit is not None and most is not None and hosting.registry.count_of(session.principal.name) >= most:
-        raise RefusedError(Code.CONFIGURATION, limit.reached("subscriptions", session.principal, most, "subscriptions"))
+def check_limit(session: ClientSession, request: Subscribe, hosting: Hosting) -> None:
+    """Raises RefusedError if the client's principal may not create another subscription at this node.
+
+    It has as many as it may, or those that nobody consumes hold back too much for another durable one.
+    """
+    who = session.principal
+    limit = hosting.limits.of(who)
+    if limit is None:
+        return
+    most = limit.subscriptions
+    if most is not None and hosting.registry.count_of(who.name) >= most:
+        raise RefusedError(Code.CONFIGURATION, limit.reached("subscriptions", who, most, "subscriptions"))
+    most, size = limit.pinned_bytes, hosting.pinned.get(who.name, 0)
+    if request.name and most is not None and limit.on_pin is OnPin.REFUSE_NEW and size > most:
+        what = f"bytes of logs held back by offline subscriptions, which hold back {size:,},"
+        raise RefusedError(Code.CONFIGURATION, limit.reached("pinned_bytes", who, most, what))
 
 
 def check_existing(
@@ -211,11 +229,26 @@ def check_may_read(hosting: Hosting, principal: Principal, subscription: Subscri
             raise RefusedError(Code.FORBIDDEN, reason)
 
 
+def may_know(hosting: Hosting, principal: Principal, stream: Constream) -> bool:
+    """Whether a principal may know how far a pubend goes: it may subscribe to some of its topics."""
+    authorizer, topics = hosting.authorizer, map(AnyTopic, stream.meta.topics)
+    return not authorizer.asks or any(not authorizer.refusal(principal, Action.SUBSCRIBE, topic) for topic in topics)
+
+
 def check_may_have(hosting: Hosting, principal: Principal, subscription: SubscriptionRecord) -> None:
     """Raises RefusedError if a principal may not be given a subscription, as the rules are now."""
     if subscription.name:  # also that of a guest, which is durable at its home
         check_may_consume(hosting, principal, subscription.client_id, subscription.name)
     check_may_read(hosting, principal, subscription)
+
+
+def note_refusal(
+    hosting: Hosting, session: ClientSession, subscription: SubscriptionRecord, refused: RefusedError
+) -> None:
+    """Whoever asked for a subscription is refused, now that it is there. If he has made it, it is his no more."""
+    is_maker = subscription.durable and subscription.principal == session.principal.name
+    if is_maker and refused.code is Code.FORBIDDEN:
+        hosting.note_forbidden(subscription)
 
 
 def tell_ticks(

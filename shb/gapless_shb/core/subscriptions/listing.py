@@ -19,8 +19,9 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from gapless.core.ports import Action, ClientSession, Durable, ReadResult, Tell
+from gapless.core.ports import Action, ClientSession, ReadResult, Tell
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick, wall_at
 from gapless.core.wire.messages import ListedSubscription, ListSubscriptions, Position, SubscriptionList
 from gapless_shb.core.hosting import Hosting

@@ -29,6 +29,12 @@ actions = ["manage"]
 who = "*"
 actions = "subscribe"
 topics = "orders.secret.#"
+
+[[allow]]
+who = "till"
+actions = ["publish"]
+topics = ["orders.#"]
+publishers = ["till-*"]
 """
 
 
@@ -55,6 +61,11 @@ def rules(tmp_path: Path) -> Path:
         (["bob,group:x,group:billing", "observe", "billing.1", "--client-id", "any"], True, "[[allow]] 2"),
         (["desk-*", "manage", "users"], True, "[[allow]] 3"),
         (["desk-1", "manage", "shb s1"], False, "may not manage 'shb s1'"),
+        (["till", "publish", "orders.eu"], True, "[[allow]] 4 (line 21)"),
+        (["till", "publish", "orders.eu", "--publisher", "till-1"], True, "[[allow]] 4"),
+        (["till", "publish", "orders.eu", "--publisher", "x"], False, "'till' may not publish as publisher 'x': no [["),
+        (["till", "publish", "bills", "--publisher", "till-1"], False, "publish to topic 'bills': no [[allow]]"),
+        (["shop", "publish", "orders.eu", "--publisher", "x"], True, "[[allow]] 1"),
     ],
 )
 def test_check_says_yes_or_no_and_which_rule_decides(
@@ -85,6 +96,7 @@ def test_check_says_yes_or_no_and_which_rule_decides(
         (["shop", "observe", "everything"], "there are subscriptions, pubends, status, 'topic PATTERN'"),
         (["shop", "observe", "topic a..b"], "has an empty level"),
         (["shop", "publish", "a", "--client-id", "x"], "a topic has no client id"),
+        (["shop", "subscribe", "a", "--publisher", "x"], "nobody needs a publisher to subscribe"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_not_answered(
@@ -120,7 +132,7 @@ def test_show_has_each_rule_and_what_is_to_be_looked_at(gapless: Gapless, rules:
 
     assert "(line 16)" in shown
     assert f"look at {rules}: [[allow]] 3 (line 12): 'desk-*' is for nobody" in shown
-    assert [row.get("kind") for row in rows] == ["allow", "allow", "allow", "deny", None, None]
+    assert [row.get("kind") for row in rows] == ["allow", "allow", "allow", "allow", "deny", None, None]
     assert rows[1]["actions"] == ["subscribe", "consume", "observe"]
     assert rows[1]["names"] == ["billing.*"]
     assert "is for nobody" in rows[-2]["doubt"]
@@ -134,14 +146,15 @@ def expectations(tmp_path: Path, *tables: str) -> Path:
 
 
 GOOD = 'who = "shop"\naction = "publish"\nresource = "orders.eu"\nallowed = true'
+NAMED = 'who = "till"\naction = "publish"\nresource = "orders.eu"\npublisher = "x"\nallowed = false'
 NO = 'who = "bob,group:billing"\naction = "consume"\nresource = "x"\nclient_id = "bob"\nallowed = false'
 
 
 def test_expectations_hold_or_are_named(gapless: Gapless, rules: Path, tmp_path: Path) -> None:
-    good = expectations(tmp_path, GOOD, NO)
-    assert gapless("acl", "test", good, "--file", rules).stdout == "2 of 2 expectations hold\n"
+    good = expectations(tmp_path, GOOD, NO, NAMED)
+    assert gapless("acl", "test", good, "--file", rules).stdout == "3 of 3 expectations hold\n"
     assert json.loads(gapless("acl", "test", good, "--file", rules, "--json").stdout) == {
-        "expectations": 2,
+        "expectations": 3,
         "failed": [],
     }
 

@@ -11,8 +11,9 @@ import pytest
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
-from gapless.core.ports import Action, Authentication, Authorizer, Resource
+from gapless.core.ports import Action, Authentication, Authorizer
 from gapless.core.principals import PeerInfo, Principal
+from gapless.core.resources import Resource
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import (
     check_exposure,

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from gapless.core.gauges import values_by
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import RouterContext
-from gapless.core.ports import Action, Handler, RequestHandler, Resource, RulesHold, RulesReplaced
+from gapless.core.ports import Action, Handler, RequestHandler, RulesHold, RulesReplaced
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.resources import Resource
 from gapless.core.wire.messages import Code, OpenPublisher, PublishRefused
 from gapless.node.gauges import RULES
 from nodes import LogRole

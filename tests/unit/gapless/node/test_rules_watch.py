@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.ports import Action, Authorizer, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.core.server.authority import Authority
 from gapless.errors import ConfigurationError
 from gapless.node.rules_watch import RulesWatch

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
-from gapless.core.ports import Action, Durable, Resource
+from gapless.core.ports import Action
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.security.rules import Rule
 
 LEVELS = ("a", "b", "z")
@@ -37,6 +38,13 @@ def is_for(rule: Rule, principal: Principal, action: Action) -> bool:
 def concerns(rule: Rule, principal: Principal, action: Action, resource: Resource) -> bool:
     all_durables = "*" in (rule.names or "*") and "*" in (rule.client_ids or "*")
     whole = all_durables and "#" in (rule.topics or "#")
+    if isinstance(resource, AnyTopic):
+        meant, mine = topics_of(resource.pattern), map(topics_of, rule.topics)
+        left = any(meant <= each if rule.denies else meant & each for each in mine)
+        return action is Action.SUBSCRIBE and left
+    if isinstance(resource, Publisher):
+        named = globbed(rule.publishers, resource.name) if rule.publishers else not rule.denies
+        return action is Action.PUBLISH and named
     if isinstance(resource, Durable):
         if action in (Action.PUBLISH, Action.SUBSCRIBE) or (rule.names and not globbed(rule.names, resource.name)):
             return False

@@ -54,6 +54,9 @@ def test_one_text_stands_for_a_list_of_it() -> None:
         ({"topics": "a\x07"}, "topics: a topic holds the control character"),
         ({"topic": "a"}, "there is no key 'topic' (did you mean 'topics'?)"),
         ({"names": ["x"]}, "names narrows none of these actions"),
+        ({"actions": "subscribe", "publishers": "x"}, "publishers narrows none of these actions, but publish"),
+        ({"publishers": ""}, "publishers: the pattern '' is empty"),
+        ({"publishers": "x", "topics": None}, "topics is missing, which publish needs"),
         ({"actions": "consume", "topics": None, "names": ""}, "names: the pattern '' is empty"),
         ({"actions": "consume", "topics": None, "names": "x" * 256}, "is longer than 255 bytes"),
         ({"actions": "consume", "topics": None, "client_ids": "a\nb"}, "client_ids: the pattern"),
@@ -71,6 +74,11 @@ def test_what_is_wrong_is_said(table: dict[str, Any], said: str) -> None:
 def test_a_deny_that_would_take_more_than_it_seems_is_refused() -> None:
     assert "topics does not narrow consume" in problem("deny", actions=["subscribe", "consume"])
     rules_of({"deny": [{**GOOD, "actions": ["subscribe", "consume"], "names": "x"}]}, "r.toml", {})
+    assert "publishers denies names, whatever is published" in problem("deny", publishers="x")
+    more = {"publishers": "x", "topics": None, "actions": ["publish", "observe"]}
+    assert "publishers denies names, whatever is published" in problem("deny", **more)
+    [rule] = rules_of({"deny": [{"who": "a", "actions": "publish", "publishers": "x"}]}, "r.toml", {}).rules
+    assert (rule.topics, rule.publishers) == ((), ("x",))
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) -> None:

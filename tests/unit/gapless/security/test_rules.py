@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.core.ports import Action, Durable, Resource
+from gapless.core.ports import Action
 from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.security.rules import DECISIONS_MAX, LENGTH_MAX, Rule, Rules, strangers, text_matches
 from unit.gapless.security.acl_model import deciding
 
@@ -44,6 +45,8 @@ QUESTIONS: st.SearchStrategy[tuple[Action, Resource]] = st.one_of(
     st.tuples(st.just(Action.SUBSCRIBE), PATTERNS),
     st.tuples(st.just(Action.OBSERVE), PATTERNS.map("topic {}".format)),
     st.tuples(st.sampled_from(Action), DURABLES),
+    st.tuples(st.sampled_from(Action), PATTERNS.map(AnyTopic)),
+    st.tuples(st.sampled_from(Action), st.builds(Publisher, st.sampled_from(["", "late", "shop-2", "~drawn"]))),
     st.tuples(
         st.sampled_from([Action.MANAGE, Action.OBSERVE]),
         st.sampled_from(["subscriptions", "pubends", "status", "users", "shb s1"]),
@@ -65,8 +68,7 @@ def rule_lists(draw: st.DrawFn) -> list[Rule]:
                     tuple(draw(st.lists(st.sampled_from(WHO), min_size=1, max_size=2))),
                     tuple(draw(st.sets(st.sampled_from(Action), min_size=1))),
                     tuple(draw(st.lists(PATTERNS, max_size=2))),
-                    tuple(draw(st.lists(GLOBS, max_size=2))),
-                    tuple(draw(st.lists(GLOBS, max_size=2))),
+                    *(tuple(draw(st.lists(GLOBS, max_size=2))) for _ in range(3)),
                 )
             ]
     return rules
@@ -132,6 +134,24 @@ def test_a_refusal_says_who_what_and_which_kind_of_rule_is_missing() -> None:
         "principal 'shop' may not consume the durable subscription 'late' of client 'desk': no [[allow]]"
     )
     assert "may not manage 'users'" in rules.refusal(SHOP, Action.MANAGE, "users")
+
+
+def test_a_name_of_a_publisher_is_covered_whatever_it_publishes() -> None:
+    rules = rules_of(
+        allow("shop", Action.PUBLISH, topics=("orders.#",), publishers=("till-*", "desk")),
+        allow("free", Action.PUBLISH, topics=("orders.#",)),
+        deny("*", Action.PUBLISH, publishers=("till-9",)),
+        deny("*", Action.PUBLISH, topics=("secret",), number=2),
+    )
+    assert rules.refusal(SHOP, Action.PUBLISH, Publisher("till-1")) == ""
+    assert rules.refusal(SHOP, Action.PUBLISH, Publisher("desk-1")) == (
+        "principal 'shop' may not publish as publisher 'desk-1': no [[allow]] with the action 'publish' is for it and"
+        " this name of a publisher"
+    )
+    for who, allowed in (("free", True), ("other", False)):
+        assert (rules.refusal(Principal(who), Action.PUBLISH, Publisher("desk-1")) == "") is allowed
+    assert rules.refusal(SHOP, Action.PUBLISH, Publisher("till-9")).endswith("rules.toml: [[deny]] 1 denies it")
+    assert rules.refusal(SHOP, Action.PUBLISH, "orders.till-9") == "", "names are no topics"
 
 
 def test_a_deny_that_takes_a_part_says_so() -> None:
@@ -307,6 +327,7 @@ def test_rules_are_called_the_same_wherever_they_stand_and_whatever_is_doubted()
         [replace(EVERY_KEY, names=("late*",))],
         [replace(EVERY_KEY, client_ids=("late",))],
         [replace(EVERY_KEY, names=("desk",), client_ids=("late",))],
+        [replace(EVERY_KEY, publishers=("late",))],
     ],
 )
 def test_other_rules_are_called_something_else(other: list[Rule]) -> None:

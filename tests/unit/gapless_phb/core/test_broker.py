@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm
 from gapless.core.gauges import value_of
+from gapless.core.network.bytes_above import TICKS_MAX, AskBytesAbove, BytesAbove, encode
 from gapless.core.network.facts import (
     AskPubend,
     Enrol,
@@ -16,6 +18,8 @@ from gapless.core.network.facts import (
     Opened,
     OpenRequest,
     OrderedGroup,
+    Post,
+    Posted,
     Pub,
     Released,
     Submit,
@@ -23,8 +27,9 @@ from gapless.core.network.facts import (
     Verdict,
     Want,
 )
-from gapless.core.ports import Action, Resource, Tell
+from gapless.core.ports import Action, Tell
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, STEP
 from gapless.core.wire.messages import ListPubends, PubendList
 from gapless.errors import ConfigurationError
@@ -350,6 +355,26 @@ def test_c01_what_the_wall_clock_did_across_a_stop_is_told_once_and_taken_back()
     assert value_of(harness.role.gauges(), gauges.CLOCK_BEHIND) == 1
     harness.wall += 7_200_000
     assert alarms_after(harness, 10_000) == ["the wall clock has caught up with the ticks"]
+
+
+def test_an_shb_is_told_how_many_bytes_lie_above_ticks() -> None:
+    harness = Harness()
+    harness.sync()
+    harness.publisher().send(3, text="x" * 1000)
+    harness.sync()
+    (newest,) = [gauge.value for gauge in harness.role.gauges() if gauge.name == gauges.NEWEST.name]
+    asked = AskBytesAbove(harness.pubend, (0, int(newest)))
+    (post,) = harness.feed(Posted("far", "phb", encode(asked)))
+    assert isinstance(post, Post)
+    assert (post.to_node, post.role) == ("far", "shb")
+    answer = msgspec.msgpack.decode(post.data, type=BytesAbove)
+    whole, none = answer.above
+    assert (answer.pubend, answer.ticks, none) == (harness.pubend, asked.ticks, 0)
+    assert 3000 < whole < 4000
+
+    assert harness.feed(Posted("far", "phb", encode(AskBytesAbove("unknown@1", (0,))))) == []
+    for nonsense in (b"", b"\xc1", encode(answer), encode(AskBytesAbove(harness.pubend, (0,) * (TICKS_MAX + 1)))):
+        assert harness.feed(Posted("far", "phb", nonsense)) == []
 
 
 def test_a_broker_that_sleeps_is_woken_for_what_is_next() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gapless.core.network.facts import Interest
 from gapless.core.ports import LinkHasRoom, SessionEnded, Transmit, Write
 from gapless.core.principal_limits import Limit, PrincipalLimits
@@ -112,7 +114,7 @@ def test_the_audit_is_told_what_durable_subscription_is_made_and_removed_and_by_
     assert (removed.kind, removed.name, removed.session, removed.reason) == ("removal", "s", 5, "")
 
 
-def limited(**keys: int) -> AttachRig:
+def limited(**keys: Any) -> AttachRig:
     """A broker at which everybody may have so much."""
     rig = AttachRig()
     rig.world.limits = PrincipalLimits([Limit(("*",), **keys)])

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gapless.core.network.facts import Held, Hold
-from gapless.core.ports import Action, Durable, SessionEnded
+from gapless.core.ports import Action, SessionEnded
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable
 from gapless.core.stream.ticks import SECOND, STEP
 from gapless.core.wire import messages as m
 from gapless.core.wire.messages.users import NOBODY_IN_PARTICULAR
@@ -102,6 +103,9 @@ def test_an_attach_that_waits_for_its_creation_is_judged(office: Office) -> None
     office.sync()
 
     assert [type(message) for message in office.heard[reader.number]] == [m.RequestFailed]
+    office.pause(BEAT)
+    ((told, _),) = forbidden_alarms(office)
+    assert "'s' of client 'c'; they keep" in told
 
 
 @pytest.mark.parametrize("on_change", [m.OnChange.KEEP_POSITION, m.OnChange.JMS])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gapless.core.ports import Action, Durable
+from gapless.core.ports import Action
 from gapless.core.principals import Principal
+from gapless.core.resources import Durable
 from gapless_sim.search.campaign import Plan
 from gapless_sim.search.run import run_seed
 from gapless_sim.world.choices import Choices

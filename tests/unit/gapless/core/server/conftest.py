@@ -9,9 +9,10 @@ import pytest
 
 from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, Authentication, ClientSession, Resource, SessionEnded
+from gapless.core.ports import Action, Authentication, ClientSession, SessionEnded
 from gapless.core.principal_limits import Limit, PrincipalLimits
 from gapless.core.principals import NO_CERTIFICATE, Admission, Judgement, Later, PeerInfo, Principal, Refusal
+from gapless.core.resources import Resource
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.server.audit import Audit
 from gapless.core.server.authority import Authority

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gapless.core.ports import Action, Authorizer, Durable, Resource
+from gapless.core.ports import Action, Authorizer
 from gapless.core.principals import NOBODY, Principal
+from gapless.core.resources import Durable, Resource
 from gapless.core.server.authority import Authority
 from gapless.security.allow_all import AllowAll
 

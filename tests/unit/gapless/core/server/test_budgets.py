@@ -31,7 +31,7 @@ ADA = Principal("ada", frozenset({"ops"}))
 # Whose limit counts.
 
 
-def limit(*who: str, **keys: int) -> Limit:
+def limit(*who: str, **keys: Any) -> Limit:
     return Limit(who, **keys)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import NetworkMap, NetworkNode, Post, Posted
-from gapless.core.ports import Action, Authorizer, ClientSession, RequestHandler, Resource, SessionEnded, Tell
+from gapless.core.ports import Action, Authorizer, ClientSession, RequestHandler, SessionEnded, Tell
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
 from gapless.core.server.audit import Audit

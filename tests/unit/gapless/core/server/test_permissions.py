@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.ports import Action, Durable, Resource
+from gapless.core.ports import Action
+from gapless.core.resources import Durable, Publisher, Resource
 from gapless.core.server.permissions import NEEDS
+from gapless.core.wire.codec import encode_keyed
 from gapless.core.wire.messages import (
     AskStatus,
     Attach,
@@ -18,6 +20,7 @@ from gapless.core.wire.messages import (
     ListPubends,
     ListSubscriptions,
     OpenPublisher,
+    PublishKeyed,
     PublishRefused,
     RequestFailed,
     Retire,
@@ -25,6 +28,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     Unsubscribe,
 )
+from wire import columns
 
 TOPICS = ("flights.#", "trains")
 SUBSCRIBE = Subscribe(7, "late", TOPICS, "", StartAt.LATEST, 0, None, 0, 0, b"", [], InUse.ERROR, 1, 1)
@@ -71,10 +75,22 @@ def test_an_opening_without_permission_is_refused(broker: Any) -> None:
     assert broker.placed() == []
 
 
-def test_topics_that_come_with_events_need_none_here(broker: Any) -> None:
+@pytest.mark.parametrize("topic", ["flights", None])
+def test_a_name_of_a_publisher_needs_permission_whatever_it_publishes(broker: Any, topic: str | None) -> None:
+    broker.rules.forbidden.add((Action.PUBLISH, Publisher("loader")))
+
+    [refused] = broker.client().say(OpenPublisher(1, "loader", "i", 1, topic))
+    client, batch = broker.client(), PublishKeyed(1, 1, 1, "loader", topic or "", columns(b"x"))
+    [keyed] = client.send(b"".join(encode_keyed(client.session, batch)))
+
+    assert (refused.code, keyed.code) == (Code.FORBIDDEN, Code.FORBIDDEN)
+    assert broker.placed() == []
+
+
+def test_topics_that_come_with_events_need_none_here_and_nor_does_who_has_no_name(broker: Any) -> None:
     client = broker.client()
 
-    client.say(OpenPublisher(1, "loader", "i", 1, None))
+    client.say(OpenPublisher(1, "~drawn", "i", 1, None))
 
     assert broker.rules.asked == []
     [opening] = broker.placed()

@@ -8,6 +8,7 @@ import pytest
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, SubmitOpen, Verdict
 from gapless.core.ports import Action
+from gapless.core.resources import Publisher
 from gapless.core.server import SessionLimits
 from gapless.core.server.audit import WITHOUT_END
 from gapless.core.server.limits import PUBLISHERS
@@ -488,16 +489,17 @@ class TestOtherRules:
 
     def test_one_that_may_go_on_does_and_they_are_asked_once(self, broker: Any) -> None:
         client = self.opened(broker)
-        assert broker.rules.asked == [("anonymous", Action.PUBLISH, "flights")]
+        asked = [("anonymous", Action.PUBLISH, "flights"), ("anonymous", Action.PUBLISH, Publisher("loader"))]
+        assert broker.rules.asked == asked
         client.publish(1, b"x")
-        assert len(broker.rules.asked) == 1, "the opening was allowed under them"
+        assert len(broker.rules.asked) == 2, "the opening was allowed under them"
         rules = self.replace(broker, "trains")
 
         for first in (2, 3, 4):
             client.publish(first, b"x")
 
-        assert rules.asked == [("anonymous", Action.PUBLISH, "flights")]
-        assert len(broker.rules.asked) == 1
+        assert rules.asked == asked
+        assert len(broker.rules.asked) == 2
 
     def test_rules_that_allow_it_again_let_it_go_on(self, broker: Any) -> None:
         client = self.opened(broker)
@@ -509,14 +511,16 @@ class TestOtherRules:
 
         assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)])]
 
-    def test_without_a_topic_nothing_is_asked_here(self, broker: Any) -> None:
+    def test_without_a_topic_its_name_alone_is_judged_here(self, broker: Any) -> None:
         """The host of its pubend judges each topic in a batch."""
         client = self.opened(broker, None)
         rules = self.replace(broker, "flights")
+        broker.answer(client.publish(1, b"x"), ok(1, 10))
+        client.hear()
+        assert rules.asked == [("anonymous", Action.PUBLISH, Publisher("loader"))]
 
-        client.publish(1, b"x")
-
-        assert rules.asked == []
+        self.replace(broker).forbidden.add((Action.PUBLISH, Publisher("loader")))
+        assert kinds(client.say(Publish(1, 1, 2, columns(b"x"), b""))) == ["PublishRefused"]
 
     def test_one_that_opens_while_other_rules_come_is_judged_by_them_as_well(self, broker: Any) -> None:
         client = broker.client()

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gapless.core.alarms import Note
-from gapless.core.ports import Action, Authorizer, ClientSession, Delete, Resource, Set, Tell, Write
+from gapless.core.ports import Action, Authorizer, ClientSession, Delete, Set, Tell, Write
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users, row_of, verifier_of
 from gapless.core.wire.messages import (
     AddUser,

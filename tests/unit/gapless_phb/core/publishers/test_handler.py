@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.network.facts import UNNAMED, Ending, Outcome, Pub, RanTwice, Submit, Verdict
-from gapless.core.ports import Action, Resource, Write
+from gapless.core.ports import Action, Write
 from gapless.core.principals import Principal
+from gapless.core.resources import Publisher, Resource
 from gapless.core.server.audit import AuditLine
 from gapless.core.stream.columns import EventColumns
 from gapless.spi import StorageCapabilities
@@ -225,13 +226,14 @@ class TestPublishing:
 
     def test_a_batch_is_refused_whose_publisher_may_not_publish_to_a_topic_in_it(self) -> None:
         asked = []
+        refusals: dict[Resource, str] = {}
 
         class Rules:
             asks = True
 
             def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
                 asked.append((principal, action, resource))
-                return "not you" if len(asked) == 1 else ""
+                return refusals.pop(resource, "")
 
         harness = Harness()
         harness.rules = Rules()
@@ -239,14 +241,27 @@ class TestPublishing:
         harness.crash()
         harness.sync()
         publisher = harness.publisher()
+        who = Principal("anonymous")
+        assert asked == [(who, Action.PUBLISH, Publisher("ann"))]
 
-        refused = outcome(harness.feed(Submit(publisher.batch(1, 1), "reply")))
-
-        assert (refused.verdict, refused.reason, refused.sequence) == (Verdict.FORBIDDEN, "not you", 1)
-        assert harness.unsynced == []
+        for resource in ("topic", Publisher("ann")):
+            refusals[resource] = "not you"
+            refused = outcome(harness.feed(Submit(publisher.batch(1, 1), "reply")))
+            assert (refused.verdict, refused.reason, refused.sequence) == (Verdict.FORBIDDEN, "not you", 1)
+            assert harness.unsynced == []
         publisher.send()
         assert outcome(harness.sync()).verdict is Verdict.OK
-        assert asked == [(Principal("anonymous"), Action.PUBLISH, "topic")] * 2
+        topic, name = (who, Action.PUBLISH, "topic"), (who, Action.PUBLISH, Publisher("ann"))
+        assert asked[1:] == [topic, topic, name, topic, name]
+
+        refusals[Publisher("bob")] = "not you"
+        refused = outcome(TestPublisher(harness, "bob").open())
+        assert (refused.verdict, refused.reason) == (Verdict.FORBIDDEN, "not you")
+        assert harness.unsynced == []
+        asked.clear()
+        TestPublisher(harness, "~drawn").open()
+        publisher.end(Ending.CLOSED)
+        assert asked == [], "who has no name takes nobody's, and anybody may close what he has"
 
     def test_an_invalid_batch_is_refused_for_good_and_leaves_no_trace(self) -> None:
         harness, publisher = ready()

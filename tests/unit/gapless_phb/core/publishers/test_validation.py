@@ -6,8 +6,9 @@ from struct import pack
 
 import pytest
 
-from gapless.core.ports import Action, Resource
+from gapless.core.ports import Action
 from gapless.core.principals import Principal
+from gapless.core.resources import Resource
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.errors import AuthorizationError, InvalidTopicError

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
+from gapless.core.ports import Action
+from gapless.core.principals import Principal
+from gapless.core.resources import AnyTopic, Resource
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.harness import PUBEND
@@ -186,3 +190,41 @@ def test_the_earliest_is_a_position_that_may_be_asked_behind() -> None:
     world.answer_wants()
 
     assert tick(world, number) == world.lost + 1
+
+
+class Rules:
+    """Lets be subscribed to these topics alone, and knows of no other question."""
+
+    asks = True
+
+    def __init__(self, *topics: str) -> None:
+        self.topics = topics
+
+    def refusal(self, _principal: Principal, action: Action, resource: Resource) -> str:
+        assert action is Action.SUBSCRIBE
+        topic = resource.pattern if isinstance(resource, AnyTopic) else resource
+        return "" if topic in self.topics else "no"
+
+
+@pytest.mark.parametrize("question", [m.AskHeads(1, None, None, 0), m.AskEarliest(1, None)])
+def test_of_pubends_of_whose_topics_one_may_have_none_nothing_is_told(question: m.AskHeads | m.AskEarliest) -> None:
+    world = attached()
+    for topics, told in (((), []), (("#",), [PUBEND])):
+        world.hosting.authorizer = Rules(*topics)
+        number = world.say(replace(question, request=world.number()))
+        world.answer_wants()
+        world.pause(1_100)
+        answer = world.answers.pop(number)
+        assert isinstance(answer, m.Ticks)
+        assert [position.pubend for position in answer.positions] == told
+
+
+def test_who_waits_for_heads_is_judged_when_he_is_answered() -> None:
+    """Nor is he answered sooner because of what he is not told."""
+    world = attached()
+    number = heads(world, world.stable, 60_000, own=False)
+    world.hosting.authorizer = Rules()
+    world.calm(1)
+    assert number not in world.answers
+    world.pause(61_000)
+    assert world.answers.pop(number) == m.Ticks(number, [])
