@@ -494,6 +494,9 @@ class SubscriberHostingBroker:
             return
         if credit.request not in {0, consumer.request}:
             return  # granted by the consumer of the same session that this one took over from
+        if consumer.starved_at is not None:
+            self._hosting.counts.on_credit(consumer.starved_at, now)
+            consumer.starved_at = None
         consumer.grant(credit.events, credit.bytes)
         self._go_on(consumer, now, wall)
 
@@ -641,6 +644,7 @@ class SubscriberHostingBroker:
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         yield from self._waiting.gauges()
+        yield from self._hosting.counts.gauges()
         memory = self._hosting.memory
         parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}
         for what, held in parts.items():

@@ -79,6 +79,7 @@ class ServedPubend:
         self.open_gaps: dict[int, GapSegment] = {}
         """Gaps that live consumers have not been sent yet, while the head moves on: a gap may still become longer."""
         self.durable_sids = state.registry.durable_sids
+        self.counts = state.counts
 
     def seen(self, now: int) -> None:
         """The PHB has described the pubend."""
