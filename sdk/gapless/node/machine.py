@@ -58,10 +58,10 @@ from gapless.core.server.users import REQUESTS as USER_REQUESTS
 from gapless.core.server.users import EndSessionsOf, UserEffect, Users
 from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
-from gapless.errors import RecordsDamagedError, StorageError
+from gapless.node.commit import read_records
 from gapless.node.dispatch import Dispatch
 from gapless.node.gauges import FACTS, RULES, SESSIONS
-from gapless.node.link_owner import LinkOwner
+from gapless.node.link_owner import LinkOwner, Traffic
 from gapless.security.binding import end_point
 
 if TYPE_CHECKING:
@@ -200,6 +200,7 @@ class Machine:
         """What waits to be read, and which role asked."""
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
+        self.traffic = Traffic()
         self._link_count = 0
         self.links_closed = 0
         """How many of them are over."""
@@ -234,6 +235,8 @@ class Machine:
     def gauges(self) -> Iterator[Gauge]:
         """The figures of the sessions, of the router, of each role, and of what they say to each other."""
         yield SESSIONS.gauge(self.sessions.count)
+        yield from self.sessions.gauges()
+        yield from self.traffic.gauges()
         if self._authority.asks:
             yield RULES.gauge(self._authority.holds, self._authority.name)
         yield from self._router.gauges()
@@ -357,7 +360,7 @@ class Machine:
     def read_one(self) -> None:
         """Carries out the read that waits longest; its answer is taken in by the next turn."""
         source, read = self.reads.popleft()
-        self._happened(self._roles_on_read, source, self._read_now(read))
+        self._happened(self._roles_on_read, source, read_records(self._volume, read))
 
     def fail(self, error: BaseException) -> None:
         """Nothing is carried out any more, because of this."""
@@ -783,16 +786,6 @@ class Machine:
                 owner.serve(work, self._now)
         if served and self.sessions.has_more:  # a link was judged by what waits on it
             self._happened(self._take_from_sessions)
-
-    def _read_now(self, read: Read) -> ReadResult:
-        stream = self._volume.stream(read.stream)
-        try:
-            records = stream.read(read.after, read.upto, read.max_bytes)
-        except RecordsDamagedError as error:
-            return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
-        except StorageError as error:
-            return ReadResult(read.cookie, (), stream.first, str(error) or type(error).__name__)
-        return ReadResult(read.cookie, records, stream.first)
 
 
 def _nothing() -> None:

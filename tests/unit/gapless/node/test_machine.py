@@ -56,6 +56,7 @@ from gapless.core.wire.messages import (
 )
 from gapless.errors import ConfigurationError
 from gapless.node.gauges import FACTS, SESSIONS
+from gapless.node.link_owner import BYTES, FRAMES
 from gapless.node.machine import ROUNDS_MAX, Cookie, Machine, Network
 from gapless.security.allow_all import AllowAll
 from gapless.security.anonymous import Anonymous
@@ -467,7 +468,11 @@ def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None
         parts = [message for message in client.wire.decode(payloads) if isinstance(message, Status)]
 
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
-    assert [row for part in parts for row in part.rows] == [*rig.machine.gauges(), *rig.alarms.alarms()]
+    told = [row for part in parts for row in part.rows]
+    traffic = {FRAMES.name, BYTES.name}  # the answer itself is counted there
+    now = [*rig.machine.gauges(), *rig.alarms.alarms()]
+    assert len(told) == len(now)
+    assert all(one == other for one, other in zip(told, now, strict=True) if getattr(one, "name", "") not in traffic)
     assert len(payloads) > 1
     assert max(map(len, payloads)) < 8192
 
@@ -566,7 +571,8 @@ def test_space_start_and_figures_are_of_every_role_and_figures_of_the_router(rig
     rig.turn()
 
     assert rig.role.calls == [("start", (NOW, WALL)), ("space", True)]
-    assert list(rig.machine.gauges())[:3] == [SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0)]
+    figures = list(rig.machine.gauges())
+    assert [one in figures for one in (SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0))] == [True] * 3
 
 
 async def test_closing_ends_every_session(rig: Rig) -> None:
