@@ -63,6 +63,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     Unsubscribe,
 )
+from gapless_shb.core.behind import Behind
 from gapless_shb.core.checkpoint import ShbCheckpoints
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
@@ -183,6 +184,7 @@ class SubscriberHostingBroker:
         )
         self._rights = Rights(self._hosting, self._holders, self._takeovers, self._ranges.reads, self._end_consumption)
         self._connect_roaming(context)
+        self._behind = Behind(self._hosting)
         self._listings = Listings(self._hosting, self._waiting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting)
@@ -649,6 +651,7 @@ class SubscriberHostingBroker:
         parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}
         for what, held in parts.items():
             yield gauges.MEMORY.gauge(held, what)
+        yield from self._behind.gauges()
         yield from self._groups.gauges()
         for stream in self._hosting.streams.values():
             yield from stream.gauges()

@@ -32,8 +32,6 @@ from gapless_shb.core.state.segments import GapSegment, Lost
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge the istream keeps beyond a hole. More is dropped, and asked for again."""
-_SHOWN = 20
-"""How many subscriptions get a gauge of their own: those that hold the log back most."""
 
 
 class Constream(ServedPubend):
@@ -56,18 +54,13 @@ class Constream(ServedPubend):
         """When it last heard of ticks that are later than all that it had heard of."""
 
     def gauges(self) -> Iterator[Gauge]:
-        """Yields its positions, its live consumers and readers, and the subscriptions that are furthest behind."""
+        """Yields its positions, and how many consumers are live, or have readers."""
         name = self.pubend
         yield gauges.HEAD.gauge(self.head, name)
         yield gauges.LATEST_DELIVERED.gauge(self.latest_delivered, name)
         yield gauges.RELEASED.gauge(self.reported, name)
         yield gauges.LIVE.gauge(len(self.live), name)
         yield gauges.PINNING.gauge(len(self.retention_floor), name)
-        for sid in self.retention_floor.lowest_few(_SHOWN):
-            subscription = self._state.registry.get(sid)
-            assert subscription is not None, "a position is removed with its subscription"
-            settled, named = self.positions[sid].done_upto, (subscription.client_id, subscription.name)
-            yield gauges.SETTLED.gauge(settled, name, *named, sid)
         yield gauges.HOLDS.gauge(len(self.holds.row), name)
         yield from self.scheduler.gauges()
 

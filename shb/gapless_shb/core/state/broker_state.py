@@ -44,6 +44,8 @@ class CatchUp:
     """How many bytes of events may wait on the link of a client."""
     memory_bytes: int = 128 << 20
     """How many bytes may be held of all that is read for clients or waits for them."""
+    subscriptions_named: int = 100
+    """Of how many subscriptions that are behind it is told by name."""
 
 
 class BrokerState:

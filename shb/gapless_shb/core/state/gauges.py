@@ -21,9 +21,16 @@ LIVE = Family("gapless_shb_live_consumers", "Consumers that are given events as 
 PINNING = Family(
     "gapless_shb_pinning_subscriptions", "Subscriptions that have not acknowledged all, and hold the log.", _PUBEND
 )
-SETTLED = Family(
-    "gapless_subscription_settled_ticks",
-    "How far a subscription has acknowledged: the few that are furthest behind. One that is not durable has no name.",
+BEHIND_SECONDS = Family(
+    "gapless_subscription_behind_seconds",
+    "How far durable subscriptions are behind, each where it is furthest: from what they are done with to the head of a"
+    " pubend whose ticks are times. It says how things stand, and is no counter.",
+    bounds=(1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0, 604_800.0),
+)
+BEHIND_TICKS = Family(
+    "gapless_subscription_behind_ticks",
+    "How far a subscription is behind the head, which holds the log back: of the subscriptions_named that are furthest"
+    " behind. One that is not durable has no name.",
     ("pubend", "client_id", "subscription", "number"),
 )
 HOLDS = Family("gapless_shb_holds", "Subscriptions that began in the past, and hold the log for that.", _PUBEND)

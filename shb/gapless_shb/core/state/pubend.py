@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, ValuesView
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace, nsmallest
+from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -367,10 +367,6 @@ class RetentionFloor:
     def discard(self, sid: int) -> None:
         """Removes a position: it holds nothing back any more."""
         self.pinning.pop(sid, None)
-
-    def lowest_few(self, count: int) -> list[int]:
-        """Returns the `count` subscriptions with the lowest positions."""
-        return nsmallest(count, self.pinning, key=lambda sid: (self.pinning[sid].done_upto, sid))
 
     def lowest(self) -> Tick | None:
         """Returns up to where all positions in here are done; None if there are none."""
