@@ -7,7 +7,7 @@ others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,8 +16,10 @@ from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import LogAnswer, LogQuestion, LogsFound, OpenLogs
 from gapless.errors import GaplessError
+from gapless.spi import TellsFigures
 
 if TYPE_CHECKING:
+    from gapless.core.gauges import Gauge
     from gapless.spi import LogPlugin, Logs
 
 log = loggers.logger("gapless.node")
@@ -52,6 +54,12 @@ class NodeLogs:
             text = str(error) if isinstance(error, GaplessError) else repr(error)
             self._alarm(Alarm(AlarmCode.LOG_PLUGIN_FAILED, f"log plugin {name!r}, {type(question).__name__}: {text}"))
             log.exception("log plugin %r failed at %s", name, type(question).__name__)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields what plugins tell of their logs."""
+        for _, logs in self._opened:
+            if isinstance(logs, TellsFigures):
+                yield from logs.gauges()
 
     async def close(self) -> None:
         """Closes all logs; from now on nobody is answered. Each plugin has `CLOSE_TIMEOUT` for it."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import gapless
 from gapless.core.gauges import Family, Gauge
 
 BUILD = Family("gapless_build_info", "Always 1; the labels say what runs.", ("version", "python"))
@@ -39,13 +39,17 @@ def _age() -> float:
         return 0.0
 
 
+def _version() -> str:
+    return str(getattr(sys.modules["gapless"], "__version__", "unknown"))
+
+
 _BEGAN: Final = time.monotonic() - _age()
 _STARTED: Final = time.time_ns() / 1e9 - (time.monotonic() - _BEGAN)
 
 
 def gauges() -> Iterator[Gauge]:
     """Yields all of them."""
-    yield BUILD.gauge(1, gapless.__version__, platform.python_version())
+    yield BUILD.gauge(1, _version(), platform.python_version())
     yield UPTIME.gauge(time.monotonic() - _BEGAN)
     yield START.gauge(_STARTED)
     yield CPU.gauge(time.process_time())

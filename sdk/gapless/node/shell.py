@@ -160,6 +160,7 @@ class AsyncShell:
         yield from self._upkeep.gauges()
         for histogram in (self._commit.seconds, self._syncs, self._turns):
             yield from histogram.gauges()
+        yield from self._logs.gauges()
         if self.links is not None:
             yield from self.links.gauges()
         if self._audit is not None:

@@ -58,4 +58,3 @@ def test_what_the_system_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPat
 
     assert not names & {"process_open_fds", "process_max_fds", "process_resident_memory_bytes"}
     assert "process_cpu_seconds_total" in names
-    assert process._age() == 0
