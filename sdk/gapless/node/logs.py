@@ -50,16 +50,24 @@ class NodeLogs:
             else:
                 name, logs = self._keepers[source, question.log]
                 logs.ask(question)
-        except Exception as error:  # whatever a plugin does wrong, the node goes on
-            text = str(error) if isinstance(error, GaplessError) else repr(error)
-            self._alarm(Alarm(AlarmCode.LOG_PLUGIN_FAILED, f"log plugin {name!r}, {type(question).__name__}: {text}"))
-            log.exception("log plugin %r failed at %s", name, type(question).__name__)
+        except Exception as error:  # noqa: BLE001 - whatever a plugin does wrong, the node goes on
+            self._failed(name, type(question).__name__, error)
 
     def gauges(self) -> Iterator[Gauge]:
-        """Yields what plugins tell of their logs."""
-        for _, logs in self._opened:
+        """Yields what plugins tell of their logs. Raises nothing."""
+        for name, logs in self._opened:
             if isinstance(logs, TellsFigures):
-                yield from logs.gauges()
+                try:
+                    found = list(logs.gauges())
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._failed(name, "gauges", error)
+                else:
+                    yield from found
+
+    def _failed(self, name: str, what: str, error: Exception) -> None:
+        text = str(error) if isinstance(error, GaplessError) else repr(error)
+        self._alarm(Alarm(AlarmCode.LOG_PLUGIN_FAILED, f"log plugin {name!r}, {what}: {text}"))
+        log.error("log plugin %r failed at %s", name, what, exc_info=error)
 
     async def close(self) -> None:
         """Closes all logs; from now on nobody is answered. Each plugin has `CLOSE_TIMEOUT` for it."""

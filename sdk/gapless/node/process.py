@@ -69,7 +69,8 @@ def _resident() -> int | None:
 
 def _open_fds() -> int | None:
     try:
-        return sum(1 for _ in (_PROC / "fd").iterdir()) - 1  # without the one that lists them
+        with os.scandir(_PROC / "fd") as found:
+            return sum(1 for _ in found) - 1  # without the one that lists them
     except OSError:
         return None
 

@@ -115,6 +115,8 @@ class TellingLogs(FakeLogs):
     """It has figures, too."""
 
     def gauges(self) -> list[Gauge]:
+        if "fails" in self.options:
+            raise RuntimeError("a bug in its figures")
         return [ASKED.gauge(len(self.asked))]
 
 
@@ -362,7 +364,9 @@ async def test_a_question_leaves_after_the_writes_of_its_turn(rig: Rig, plugin: 
 
 async def test_what_plugins_tell_of_their_logs_is_among_the_figures(rig: Rig, plugin: FakePlugin) -> None:
     told = {"servers": "here", "tells": True}
-    await rig.ask(rig.roles[0], OpenLogs("fake", {"servers": "there"}, (), {}), OpenLogs("fake", told, (), {}))
+    others: list[dict[str, Any]] = [{"servers": "there"}, told | {"fails": True}]
+    await rig.ask(rig.roles[0], *(OpenLogs("fake", options, (), {}) for options in (*others, told)))
 
-    assert len(plugin.opened) == 2
+    assert len(plugin.opened) == 3
     assert [gauge for gauge in rig.shell.gauges() if gauge.name == ASKED.name] == [ASKED.gauge(0)]
+    assert rig.alarmed() == ["log plugin 'fake', gauges: RuntimeError('a bug in its figures')"]
