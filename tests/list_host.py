@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gapless.core.gauges import Gauge
+from gapless.core.gauges import Gauge, Histogram
 from gapless.core.network.facts import (
     AskPubend,
     Enrol,
@@ -45,6 +45,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.core.wire.messages import ListPubends, PubendList, TickRun
 from gapless_phb.core.damage import Damage
+from gapless_phb.core.gauges import PUBLISH_SECONDS
 from gapless_phb.core.own_log.byte_index import ByteIndex
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables
@@ -288,6 +289,7 @@ class ListHost:
             self._outbox,
             context.boot,
             context.audited,
+            Histogram(PUBLISH_SECONDS),
         )
         saved = SavedPubend(0, PubendRow(f"{context.role}@list", 0, topics))
         self._timers = Timers(self._outbox)

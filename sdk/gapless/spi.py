@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from gapless.core.alarms import Alarm
+from gapless.core.gauges import Gauge
 from gapless.core.ports import Action, AuthContext, Authentication, Authenticator, Authorizer, LogAnswer, LogQuestion
 from gapless.core.principals import Admission, Certificate, Judgement, Later, PeerInfo, Principal, Refusal
 from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
@@ -52,6 +53,7 @@ __all__ = [
     "Resource",
     "StorageCapabilities",
     "Table",
+    "TellsFigures",
     "TellsTroubles",
     "Transport",
     "VolumeIdentity",
@@ -286,6 +288,14 @@ class Logs(Protocol):
 
     async def close(self) -> None:
         """Ends all tasks and connections. No answer comes any more. Raises nothing, and takes a few seconds at most."""
+
+
+@runtime_checkable
+class TellsFigures(Protocol):
+    """What `Logs` may have beside: figures of their own."""
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Returns them, each of a `gapless.core.gauges.Family`. It takes no time, and raises nothing."""
 
 
 class LogPlugin(Protocol):

@@ -28,5 +28,7 @@ class ShbConfig(BaseModel):
     """How many bytes of events may wait on the connection of a client; its subscriptions share them."""
     memory_bytes: int = Field(default=128 << 20, ge=1)
     """How many bytes may be held of all that is read for clients or waits for them."""
+    subscriptions_named: int = Field(default=100, ge=0, le=10_000)
+    """Of how many subscriptions that are furthest behind the figures are told by name."""
     subscription_expiry_seconds: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """How long a durable subscription may be without a consumer before it is given up. None: for ever."""

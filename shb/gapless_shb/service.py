@@ -34,5 +34,6 @@ def open_role(context: RoleContext) -> Role:
         imprecise=config.pfs == "imprecise",
         link_bytes=config.link_bytes,
         memory_bytes=config.memory_bytes,
+        subscriptions_named=config.subscriptions_named,
     )
     return SubscriberHostingBroker(context, timing, catch_up)

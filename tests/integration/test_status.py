@@ -32,7 +32,7 @@ async def test_the_figures_of_subscriptions_bear_their_names() -> None:
             await session.publisher("t").send(b"x")
             gauges = (await connection.status()).gauges
 
-    found = [dict(gauge.labels) for gauge in gauges if gauge.name == "gapless_subscription_settled_ticks"]
+    found = [dict(gauge.labels) for gauge in gauges if gauge.name == "gapless_subscription_behind_ticks"]
     assert sorted((labels["client_id"], labels["subscription"]) for labels in found) == [
         ("shop", "mail"),
         ("shop", "stock"),

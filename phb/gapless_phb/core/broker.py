@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
-from gapless.core.gauges import Gauge
+from gapless.core.gauges import Gauge, Histogram
 from gapless.core.network.bytes_above import ASKER, BytesAbove, decode_question, encode
 from gapless.core.network.facts import (
     AskPubend,
@@ -112,6 +112,7 @@ class PublisherHostingBroker:
         self._authorizer = context.authorizer
         self._outbox = Outbox()
         self._full = False
+        self._publish_seconds = Histogram(gauges.PUBLISH_SECONDS)
         self._alarms: dict[AlarmCode, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
         self._pubends: dict[PubendId, Pubend] = {}
         self._by_name: dict[str, Pubend] = {}
@@ -133,6 +134,7 @@ class PublisherHostingBroker:
             self._outbox,
             context.boot,
             context.audited,
+            self._publish_seconds,
         )
         rows_found = saved_pubends(context.reader, self._tables)
         saved = [each for each in rows_found if not each.row.family]
@@ -258,6 +260,7 @@ class PublisherHostingBroker:
         """Yields the figures of each pubend: its positions, its sizes, and which SHBs its log waits for."""
         yield gauges.DISK_FULL.gauge(self._full)
         yield gauges.CLOCK_BEHIND.gauge(self._alarms[AlarmCode.CLOCK_BEHIND])
+        yield from self._publish_seconds.gauges()
         for pubend in self._pubends.values():
             yield from pubend.gauges()
 

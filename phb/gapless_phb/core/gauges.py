@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.gauges import Family
+from gapless.core.gauges import SECONDS, Family
 
 _PUBEND = ("pubend",)
 _SHB = ("pubend", "shb")
@@ -38,6 +38,32 @@ DAMAGED_RANGES = Family(
     "gapless_pubend_damaged_ranges", "Ranges of the log that cannot be read, or were given up for that.", _PUBEND
 )
 REFUSING = Family("gapless_pubend_refusing", "Whether nothing can be published, until an operator decides.", _PUBEND)
+PUBLISHED_EVENTS = Family(
+    "gapless_pubend_published_events_total", "Events of publishers that were logged here.", _PUBEND, counter=True
+)
+PUBLISHED_BYTES = Family(
+    "gapless_pubend_published_bytes_total",
+    "The size of the events of publishers that were logged here.",
+    _PUBEND,
+    counter=True,
+)
+REJECTED_BATCHES = Family(
+    "gapless_pubend_rejected_batches_total",
+    "Batches of publishers that were answered without being logged, by the answer; many are sent again.",
+    ("pubend", "verdict"),
+    counter=True,
+)
+PUBLISH_SECONDS = Family(
+    "gapless_phb_publish_seconds",
+    "How long a batch takes from its arrival at the broker of its pubend until its receipt may leave.",
+    bounds=SECONDS,
+)
+FOLLOWED_EVENTS = Family(
+    "gapless_pubend_followed_events_total",
+    "Events that a log that others append to has brought, those of publishers here too.",
+    _PUBEND,
+    counter=True,
+)
 FOLLOWED_BYTES = Family(
     "gapless_pubend_followed_bytes_total", "What a log that others append to has brought.", _PUBEND, counter=True
 )

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gapless.core.deadlines import Deadlines
-from gapless.core.gauges import Gauge
+from gapless.core.gauges import Gauge, Histogram
 from gapless.core.network.facts import BrokerId, OpenRequest, Pub
 from gapless.core.outbox import Outbox, Then
 from gapless.core.ports import Authorizer, LogBytes
@@ -49,6 +49,8 @@ class PubendContext:
     """In which run of the machine `now` counts; "" if that is unknown."""
     audited: bool
     """Whether anybody writes an audit."""
+    publish_seconds: Histogram
+    """How long batches take until their receipts may leave."""
 
 
 class Timer(Enum):

@@ -8,10 +8,11 @@ upper bound in the label `le`, `…_sum` and `…_count`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 """Upper bounds for how long something takes: from a write to memory to a disk that hangs."""
 
 
-class Gauge(Struct, frozen=True, array_like=True, tag=1):
+class Gauge(Struct, frozen=True, array_like=True, tag=1, gc=False):
     """One figure of a broker, as it was when the broker was asked."""
 
     name: str
@@ -47,20 +48,34 @@ class Family:
 
     def gauge(self, value: float, *labels: object) -> Gauge:
         """The gauge with these values of the family's labels."""
-        pairs = tuple((name, str(label)) for name, label in zip(self.labels, labels, strict=True))
-        return Gauge(self.name, pairs, int(value) if isinstance(value, bool) else value, self.help, self.counter)
+        names = self.labels
+        if len(names) == len(labels) == 1:
+            pairs = _pair(names[0], labels[0])
+        else:
+            pairs = tuple([(name, str(label)) for name, label in zip(names, labels, strict=True)])
+        return Gauge(self.name, pairs, int(value) if type(value) is bool else value, self.help, self.counter)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _pair(name: str, label: object) -> tuple[tuple[str, str], ...]:
+    """The pairs of a gauge with one label: a broker with hundreds of pubends has dozens of each of them."""
+    return ((name, str(label)),)
 
 
 class Histogram:
     """How values are spread: how many were at most each of some bounds, how many there were, and their sum."""
 
-    __slots__ = ("_bounds", "_counts", "_family", "_sum")
+    __slots__ = ("_bounds", "_counts", "_family", "_grows", "_sum")
 
-    def __init__(self, family: Family) -> None:
-        """Values above the last bound of the family are counted, too."""
+    def __init__(self, family: Family, *, grows: bool = True) -> None:
+        """Values above the last bound of the family are counted, too.
+
+        `grows`: it counts what happens; else it says how things stand, and its series are no counters.
+        """
         bounds = self._bounds = family.bounds
         assert list(bounds) == sorted(set(bounds)) != [], f"the bounds of {family.name} do not ascend"
         self._family = family
+        self._grows = grows
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
@@ -69,15 +84,23 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += count
         self._sum += value * count
 
+    def observe_all(self, values: Iterable[float]) -> None:
+        """Counts many values at once."""
+        ascending = sorted(values)
+        below = [bisect_right(ascending, bound) for bound in self._bounds]
+        for at, (lower, upper) in enumerate(pairwise((0, *below, len(ascending)))):
+            self._counts[at] += upper - lower
+        self._sum += sum(ascending)
+
     def gauges(self, *labels: object) -> Iterator[Gauge]:
         """Yields its series, with these values of the family's labels."""
         name, text = self._family.name, self._family.help
         pairs = self._family.gauge(0, *labels).labels
         below = list(accumulate(self._counts))
         for bound, count in zip((*map(str, self._bounds), "+Inf"), below, strict=True):
-            yield Gauge(f"{name}_bucket", (*pairs, ("le", bound)), count, text, counter=True)
-        yield Gauge(f"{name}_sum", pairs, self._sum, text, counter=True)
-        yield Gauge(f"{name}_count", pairs, below[-1], text, counter=True)
+            yield Gauge(f"{name}_bucket", (*pairs, ("le", bound)), count, text, self._grows)
+        yield Gauge(f"{name}_sum", pairs, self._sum, text, self._grows)
+        yield Gauge(f"{name}_count", pairs, below[-1], text, self._grows)
 
 
 def value_of(gauges: Iterable[Gauge], family: Family | str, **labels: str) -> int | float:

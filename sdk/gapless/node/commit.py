@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gapless.core.ports import Append, Chop, Delete, Operation, Put, Set
+from gapless.core.gauges import Histogram
+from gapless.core.ports import Append, Chop, Delete, Operation, Put, Read, ReadResult, Set
+from gapless.errors import RecordsDamagedError, StorageError
+from gapless.node.gauges import COMMIT_SECONDS
 
 if TYPE_CHECKING:
     from gapless.node.machine import Cookie
@@ -68,10 +71,24 @@ class VolumeWriter:
         return table
 
 
+def read_records(volume: LogVolume, read: Read) -> ReadResult:
+    """Carries out a read on a volume."""
+    stream = volume.stream(read.stream)
+    try:
+        records = stream.read(read.after, read.upto, read.max_bytes)
+    except RecordsDamagedError as error:
+        return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
+    except StorageError as error:
+        return ReadResult(read.cookie, (), stream.first, str(error) or type(error).__name__)
+    return ReadResult(read.cookie, records, stream.first)
+
+
 class SyncGroup(Struct, eq=False):
     """The cookies that one sync covers."""
 
     cookies: list[Cookie]
+    written: list[int]
+    """When each of the commits was written that have these."""
     synced: bool = False
 
 
@@ -97,6 +114,10 @@ class GroupCommit:
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._cookies: list[Cookie] = []
+        self._written: list[int] = []
+        """When each of the commits was written that wait for the next sync."""
+        self.seconds = Histogram(COMMIT_SECONDS)
+        """How long commits took until they were durable, those that somebody waited for."""
         self._in_flight: deque[SyncGroup] = deque()
         self._syncs_max = syncs_max
         self._running = 0
@@ -108,7 +129,7 @@ class GroupCommit:
         """Whether a sync runs or is due."""
         return self._running > 0 or (bool(self._cookies) and not self.failed)
 
-    def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
+    def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie], now: int) -> None:
         """Writes the operations as one atomic batch, and sees to it that they become durable.
 
         Operations without a cookie wait for the next sync. Raises what the volume's `write` raises; then
@@ -121,10 +142,12 @@ class GroupCommit:
             except BaseException:
                 self.failed = True
                 raise
-        self._cookies += cookies
+        if cookies:
+            self._cookies += cookies
+            self._written.append(now)
         self._begin()
 
-    def on_synced(self, group: SyncGroup, error: BaseException | None) -> None:
+    def on_synced(self, group: SyncGroup, error: BaseException | None, now: int) -> None:
         """A sync has ended."""
         assert self._running > 0, "each sync that was begun ends once"
         assert not group.synced, "each sync that was begun ends once"
@@ -138,7 +161,10 @@ class GroupCommit:
         group.synced = True
         durable: list[Cookie] = []
         while self._in_flight and self._in_flight[0].synced:
-            durable += self._in_flight.popleft().cookies
+            ended = self._in_flight.popleft()
+            durable += ended.cookies
+            for written in ended.written:
+                self.seconds.observe((now - written) / 1e9)
         self._begin()
         if durable:
             self._on_durable(durable)
@@ -146,8 +172,8 @@ class GroupCommit:
     def _begin(self) -> None:
         """Begins a sync of what has gathered, unless too many run."""
         if self._cookies and self._running < self._syncs_max and not self.failed:
-            group = SyncGroup(self._cookies)
-            self._cookies = []
+            group = SyncGroup(self._cookies, self._written)
+            self._cookies, self._written = [], []
             self._in_flight.append(group)
             self._running += 1
             self._begin_sync(group)

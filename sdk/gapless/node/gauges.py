@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.gauges import Family
+from gapless.core.gauges import SECONDS, Family
 
 SERVING = Family("gapless_node_serving", "Whether clients are served just now; not while it recovers.", ("node",))
 SESSIONS = Family("gapless_node_sessions", "Clients that are connected.")
@@ -14,6 +14,25 @@ RULES = Family(
 FREE_BYTES = Family("gapless_volume_free_bytes", "What is left on the disk of the volume.")
 SPACE_LOW = Family("gapless_volume_space_low", "Whether less is left than node.min_free_bytes: publishers wait.")
 RECLAIMABLE_BYTES = Family("gapless_volume_reclaimable_bytes", "What the volume can give back to the disk.")
+COMMIT_SECONDS = Family(
+    "gapless_volume_commit_seconds",
+    "How long what was written in a turn takes until it is durable: it may wait for a sync that runs.",
+    bounds=SECONDS,
+)
+SYNC_SECONDS = Family(
+    "gapless_volume_sync_seconds", "How long a sync of the volume takes: receipts wait for one.", bounds=SECONDS
+)
+TURN_SECONDS = Family(
+    "gapless_node_turn_seconds",
+    "How long a turn of the node takes: as long, nothing else is done that is not in a thread.",
+    bounds=SECONDS,
+)
+PART_SECONDS = Family(
+    "gapless_node_part_seconds_total",
+    "How long turns were in each role, in the router, and in the rest: clients' sessions and links, and the volume.",
+    ("part",),
+    counter=True,
+)
 FACTS = Family(
     "gapless_facts_total",
     "What the parts of the broker said to each other, by who and what.",

@@ -4,21 +4,67 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from gapless.core.gauges import Family
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gapless.core.gauges import Gauge
     from gapless.core.server import LinkOutput
+    from gapless.core.server.outbox import Payload
     from gapless.node.machine import Machine
     from gapless.spi import Link
+
+
+FRAMES = Family(
+    "gapless_node_frames_total",
+    "Frames that came from clients, and that were sent to them.",
+    ("direction",),
+    counter=True,
+)
+BYTES = Family(
+    "gapless_node_bytes_total",
+    "The size of these frames, without what the transport adds.",
+    ("direction",),
+    counter=True,
+)
+
+
+class Traffic:
+    """What has passed the links of all clients, counted by what arrives, and leaves, at once."""
+
+    __slots__ = ("_bytes_in", "_bytes_out", "_frames_in", "_frames_out")
+
+    def __init__(self) -> None:
+        self._frames_in = self._bytes_in = self._frames_out = self._bytes_out = 0
+
+    def on_in(self, payloads: Sequence[bytes]) -> None:
+        """These came."""
+        self._frames_in += len(payloads)
+        self._bytes_in += sum(map(len, payloads))
+
+    def on_out(self, payloads: Sequence[Payload]) -> None:
+        """These were sent."""
+        self._frames_out += len(payloads)
+        for payload in payloads:
+            self._bytes_out += len(payload) if isinstance(payload, bytes) else len(payload[0]) + len(payload[1])
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields all of it."""
+        yield FRAMES.gauge(self._frames_in, "in")
+        yield FRAMES.gauge(self._frames_out, "out")
+        yield BYTES.gauge(self._bytes_in, "in")
+        yield BYTES.gauge(self._bytes_out, "out")
 
 
 class LinkOwner:
     """Hears a client's link, for one machine."""
 
-    __slots__ = ("_machine", "_number", "link", "pending")
+    __slots__ = ("_machine", "_number", "_traffic", "link", "pending")
 
     def __init__(self, machine: Machine, number: int, link: Link) -> None:
         self._machine = machine
+        self._traffic = machine.traffic
         self._number = number
         self.link = link
         self.pending = 0
@@ -28,6 +74,7 @@ class LinkOwner:
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived."""
+        self._traffic.on_in(payloads)
         self._machine.on_frames(self._number, payloads)
 
     def on_broken(self, reason: str) -> None:
@@ -55,8 +102,10 @@ class LinkOwner:
         if work.limit:
             link.raise_limit(work.limit)
         if work.urgent:
+            self._traffic.on_out(work.urgent)
             link.send(work.urgent, urgent=True)
         if work.ordinary:
+            self._traffic.on_out(work.ordinary)
             link.send(work.ordinary)
         if work.paused is not None:
             (link.pause if work.paused else link.resume)()

@@ -7,7 +7,7 @@ others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,8 +16,10 @@ from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import LogAnswer, LogQuestion, LogsFound, OpenLogs
 from gapless.errors import GaplessError
+from gapless.spi import TellsFigures
 
 if TYPE_CHECKING:
+    from gapless.core.gauges import Gauge
     from gapless.spi import LogPlugin, Logs
 
 log = loggers.logger("gapless.node")
@@ -48,10 +50,24 @@ class NodeLogs:
             else:
                 name, logs = self._keepers[source, question.log]
                 logs.ask(question)
-        except Exception as error:  # whatever a plugin does wrong, the node goes on
-            text = str(error) if isinstance(error, GaplessError) else repr(error)
-            self._alarm(Alarm(AlarmCode.LOG_PLUGIN_FAILED, f"log plugin {name!r}, {type(question).__name__}: {text}"))
-            log.exception("log plugin %r failed at %s", name, type(question).__name__)
+        except Exception as error:  # noqa: BLE001 - whatever a plugin does wrong, the node goes on
+            self._failed(name, type(question).__name__, error)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields what plugins tell of their logs. Raises nothing."""
+        for name, logs in self._opened:
+            if isinstance(logs, TellsFigures):
+                try:
+                    found = list(logs.gauges())
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._failed(name, "gauges", error)
+                else:
+                    yield from found
+
+    def _failed(self, name: str, what: str, error: Exception) -> None:
+        text = str(error) if isinstance(error, GaplessError) else repr(error)
+        self._alarm(Alarm(AlarmCode.LOG_PLUGIN_FAILED, f"log plugin {name!r}, {what}: {text}"))
+        log.error("log plugin %r failed at %s", name, what, exc_info=error)
 
     async def close(self) -> None:
         """Closes all logs; from now on nobody is answered. Each plugin has `CLOSE_TIMEOUT` for it."""

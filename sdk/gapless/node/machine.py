@@ -58,10 +58,10 @@ from gapless.core.server.users import REQUESTS as USER_REQUESTS
 from gapless.core.server.users import EndSessionsOf, UserEffect, Users
 from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
-from gapless.errors import RecordsDamagedError, StorageError
+from gapless.node.commit import read_records
 from gapless.node.dispatch import Dispatch
 from gapless.node.gauges import FACTS, RULES, SESSIONS
-from gapless.node.link_owner import LinkOwner
+from gapless.node.link_owner import LinkOwner, Traffic
 from gapless.security.binding import end_point
 
 if TYPE_CHECKING:
@@ -96,6 +96,10 @@ class Shell(Protocol):
     @property
     def clock(self) -> Callable[[], tuple[int, int]]:
         """Tells monotonic nanoseconds, and milliseconds since 1970."""
+
+    @property
+    def tick(self) -> Callable[[], int]:
+        """Tells nanoseconds, for figures of how long something took: nothing that is done depends on it."""
 
     @property
     def taps(self) -> Sequence[Tap]:
@@ -178,7 +182,7 @@ class Machine:
         self._volume = volume
         self._audit = audit
         self._shell = shell
-        self._dispatch = Dispatch(roles)
+        self._dispatch = Dispatch(roles, shell.tick)
         inquired = self._dispatch.inquired
         inquired[AskStatus] = {NODE: self._on_ask_status}
         self._inquiries = Inquiries(broker, authority, inquired, self._tell_session, audit)
@@ -200,6 +204,7 @@ class Machine:
         """What waits to be read, and which role asked."""
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
+        self.traffic = Traffic()
         self._link_count = 0
         self.links_closed = 0
         """How many of them are over."""
@@ -214,7 +219,8 @@ class Machine:
         self._due: int | None = None
         self._role_dues: list[int | None] = [None] * len(self._roles)
         """The deadline of each role, as it was when the role was last asked what it wants."""
-        self._now, self._wall = 0, 0
+        self._now, self._wall, self._turned = 0, 0, 0
+        """The times of the turn, and how many nanoseconds all turns took."""
         self._names = {ROUTER: "router", SESSIONS_PART: "sessions", NODE: "node"} | {
             source: role.name for source, role in enumerate(roles)
         }
@@ -234,6 +240,9 @@ class Machine:
     def gauges(self) -> Iterator[Gauge]:
         """The figures of the sessions, of the router, of each role, and of what they say to each other."""
         yield SESSIONS.gauge(self.sessions.count)
+        yield from self.sessions.gauges()
+        yield from self.traffic.gauges()
+        yield from self._dispatch.gauges(self._turned)
         if self._authority.asks:
             yield RULES.gauge(self._authority.holds, self._authority.name)
         yield from self._router.gauges()
@@ -357,7 +366,7 @@ class Machine:
     def read_one(self) -> None:
         """Carries out the read that waits longest; its answer is taken in by the next turn."""
         source, read = self.reads.popleft()
-        self._happened(self._roles_on_read, source, self._read_now(read))
+        self._happened(self._roles_on_read, source, read_records(self._volume, read))
 
     def fail(self, error: BaseException) -> None:
         """Nothing is carried out any more, because of this."""
@@ -382,6 +391,7 @@ class Machine:
         self.scheduled = False
         if not self.alive:
             return
+        began = self._shell.tick()
         try:
             now, wall = self._now, self._wall = self._shell.clock()
             if self._audit.is_wanted:
@@ -401,6 +411,7 @@ class Machine:
             self._due = self.deadline()
             if self._due is not None:
                 self._shell.arm(now, self._due)
+            self._turned += self._shell.tick() - began
         except Exception as error:  # noqa: BLE001 - whatever it is, this machine cannot go on
             self.fail(error)
 
@@ -471,7 +482,7 @@ class Machine:
             if type(cookie) is Appended:
                 self._dispatch.log_answers[source][Appended](cookie, now, wall)
             else:
-                self._roles[source].on_durable(cookie, now, wall)
+                self._dispatch.measured(source, self._roles[source].on_durable, cookie, now, wall)
 
     def _say_of_users(self, said: Iterable[UserEffect]) -> None:
         for effect in said:
@@ -484,7 +495,7 @@ class Machine:
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)
-        self._roles[source].on_read(result, self._now, self._wall)
+        self._dispatch.measured(source, self._roles[source].on_read, result, self._now, self._wall)
 
     def _take_log_answer(self, source: int, answer: LogAnswer) -> None:
         self._dispatch.log_answers[source][type(answer)](answer, self._now, self._wall)
@@ -549,7 +560,7 @@ class Machine:
         for source, due in enumerate(self._role_dues):
             if due is not None and due <= now:
                 self._dispatch.touched.add(source)
-                self._roles[source].on_deadline(now, wall)
+                self._dispatch.measured(source, self._roles[source].on_deadline, now, wall)
 
     # The parts against each other: what the router said, then what each role says to it, until all are silent.
 
@@ -569,7 +580,7 @@ class Machine:
                 touched.clear()
                 for source in asked:
                     role = self._roles[source]
-                    for said in role.take_effects(now, wall):
+                    for said in self._dispatch.measured(source, role.take_effects, now, wall):
                         self._from_roles[type(said)](said, source)
                     self._role_dues[source] = role.deadline()
             if self.sessions.effects:
@@ -616,7 +627,7 @@ class Machine:
 
     def _tell_router(self, fact: object, source: int) -> None:
         self._pass(source, fact)
-        said = self._to_router[type(fact)](self._now, fact)
+        said = self._dispatch.measured(ROUTER, self._to_router[type(fact)], self._now, fact)
         if said:
             for effect in said:
                 self._pass(ROUTER, effect)
@@ -783,16 +794,6 @@ class Machine:
                 owner.serve(work, self._now)
         if served and self.sessions.has_more:  # a link was judged by what waits on it
             self._happened(self._take_from_sessions)
-
-    def _read_now(self, read: Read) -> ReadResult:
-        stream = self._volume.stream(read.stream)
-        try:
-            records = stream.read(read.after, read.upto, read.max_bytes)
-        except RecordsDamagedError as error:
-            return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
-        except StorageError as error:
-            return ReadResult(read.cookie, (), stream.first, str(error) or type(error).__name__)
-        return ReadResult(read.cookie, records, stream.first)
 
 
 def _nothing() -> None:

@@ -18,12 +18,13 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from gapless import loggers
-from gapless.core.gauges import Family
+from gapless.core.gauges import Histogram
 from gapless.core.network.incarnations import started
 from gapless.core.server.audit import WITHOUT_END
 from gapless.errors import NodeTwiceError
+from gapless.node import process
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
-from gapless.node.gauges import SERVING
+from gapless.node.gauges import SERVING, SYNC_SECONDS, TURN_SECONDS
 from gapless.node.logs import NodeLogs
 from gapless.node.noting import Notes
 from gapless.node.troubles import Troubles
@@ -56,13 +57,6 @@ TIMER_GRAIN = 0.001
 SETTLING_WRITES = 4
 """How many writes may follow from one another until a broker that begins can be published to."""
 
-SYNCS = Family("gapless_volume_syncs_total", "Syncs of the volume that have ended.", counter=True)
-SYNC_SECONDS = Family(
-    "gapless_volume_sync_seconds_total",
-    "How long these took: receipts wait for them, so divide it by their number.",
-    counter=True,
-)
-
 Clock = Callable[[], "tuple[int, int]"]
 """Monotonic nanoseconds, and milliseconds since 1970."""
 
@@ -83,6 +77,7 @@ def boot_of_system() -> str:
 class AsyncShell:
     """A machine with its volume, its links and its timer."""
 
+    tick = staticmethod(time.perf_counter_ns)
     taps: Sequence[Tap] = ()
 
     def __init__(
@@ -124,8 +119,7 @@ class AsyncShell:
         self._threads = SyncThreads(volume, self._loop, SYNCS_MAX) if volume.capabilities.durable else None
         self._synced: asyncio.Future[None] | None = None
         """Waited for until no sync runs."""
-        self._syncs = self._sync_ns = 0
-        """How many have ended, and how long they took."""
+        self._syncs, self._turns = Histogram(SYNC_SECONDS), Histogram(TURN_SECONDS)
         self._rules = watch_rules(self)
         self._troubles = Troubles([*transports, *machine.authenticators()], self.alarm)
         self._upkeep = Upkeep(
@@ -165,13 +159,15 @@ class AsyncShell:
     def _own_gauges(self) -> Iterator[Gauge]:
         yield SERVING.gauge(self.alive, self.machine.sessions.node)
         yield from self._upkeep.gauges()
-        yield SYNCS.gauge(self._syncs)
-        yield SYNC_SECONDS.gauge(self._sync_ns / 1e9)
+        for histogram in (self._commit.seconds, self._syncs, self._turns):
+            yield from histogram.gauges()
+        yield from self._logs.gauges()
         if self.links is not None:
             yield from self.links.gauges()
         if self._audit is not None:
             yield from self._audit.gauges()
         yield from self._alarms.gauges()
+        yield from process.gauges()
 
     # What happened.
 
@@ -265,7 +261,7 @@ class AsyncShell:
 
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes now; syncs in a thread."""
-        self._commit.commit(operations, cookies)
+        self._commit.commit(operations, cookies, time.perf_counter_ns())
 
     def carry_out_reads(self) -> None:
         """Reads while there is time in this turn."""
@@ -355,9 +351,11 @@ class AsyncShell:
 
     def _turn(self) -> None:
         """A turn of the machine; what it has said to other nodes leaves right after."""
+        began = time.perf_counter_ns()
         self.machine.turn()
         if self.links is not None:
             self.links.flush()
+        self._turns.observe((time.perf_counter_ns() - began) / 1e9)
 
     # Syncs.
 
@@ -369,9 +367,9 @@ class AsyncShell:
             self._loop.call_soon(on_synced, group, sync(self._volume))
 
     def _on_synced(self, began: int, group: SyncGroup, error: BaseException | None) -> None:
-        self._syncs += 1
-        self._sync_ns += time.perf_counter_ns() - began
-        self._commit.on_synced(group, error)
+        now = time.perf_counter_ns()
+        self._syncs.observe((now - began) / 1e9)
+        self._commit.on_synced(group, error, now)
         if self._synced is not None and not self._commit.busy:
             self._synced.set_result(None)
             self._synced = None

@@ -64,6 +64,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     Unsubscribe,
 )
+from gapless_shb.core.behind import Behind
 from gapless_shb.core.checkpoint import ShbCheckpoints
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
@@ -188,6 +189,7 @@ class SubscriberHostingBroker:
         self._rights = Rights(self._hosting, self._holders, self._takeovers, self._ranges.reads, self._end_consumption)
         self._pinned = Pinned(self._hosting, self._holders)
         self._connect_roaming(context)
+        self._behind = Behind(self._hosting)
         self._listings = Listings(self._hosting, self._waiting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting)
@@ -505,6 +507,9 @@ class SubscriberHostingBroker:
             return
         if credit.request not in {0, consumer.request}:
             return  # granted by the consumer of the same session that this one took over from
+        if consumer.starved_at is not None:
+            self._hosting.counts.on_credit(consumer.starved_at, now)
+            consumer.starved_at = None
         consumer.grant(credit.events, credit.bytes)
         self._go_on(consumer, now, wall)
 
@@ -655,11 +660,13 @@ class SubscriberHostingBroker:
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         yield from self._waiting.gauges()
+        yield from self._hosting.counts.gauges()
         memory = self._hosting.memory
         parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}
         for what, held in parts.items():
             yield gauges.MEMORY.gauge(held, what)
         yield from self._pinned.gauges()
+        yield from self._behind.gauges()
         yield from self._groups.gauges()
         for stream in self._hosting.streams.values():
             yield from stream.gauges()

@@ -225,7 +225,7 @@ class Hosting(BrokerState):
                 rates = limit.bytes_per_second_out, (limit.events_per_second_out or 0) * EVENT_BYTES
                 most = min(filter(None, (most, *rates)))
             credit = LinkCredit(most, self.memory.least // 2)
-            channel = Channel(session.number, self.outbox.emit, self._unflushed, credit, self.memory)
+            channel = Channel(session.number, self.outbox.emit, self._unflushed, credit, self.memory, self.counts)
             channel.is_limited = most < self.catch_up.link_bytes
             self.channels[session.number] = channel
         return channel

@@ -43,7 +43,7 @@ class DiskDriver:
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes at once; the sync takes a while."""
         try:
-            self._commit.commit(operations, cookies)
+            self._commit.commit(operations, cookies, self._world.now)
         except StorageError:
             self._world.observe.failed_to_write(self._broker, operations)
             raise
@@ -91,7 +91,7 @@ class DiskDriver:
             broker.disk.sync(self.volume, upto)
         except StorageError as failure:
             error = failure
-        self._commit.on_synced(group, error)
+        self._commit.on_synced(group, error, world.now)
 
     def _on_durable(self, cookies: Sequence[Cookie]) -> None:
         assert self._broker.machine is not None

@@ -96,12 +96,15 @@ class Harness(Rig[PublisherHostingBroker]):
         return list(values_by(self.role.gauges(), gauges.READ_ONLY, "pubend"))
 
     def status(self, pubend: str | None = None) -> dict[str, Any]:
-        """The gauges of a pubend by what is between `gapless_pubend_` and the unit; those of SHBs by the SHB."""
+        """The gauges of a pubend by what is between `gapless_pubend_` and the unit; those of SHBs by the SHB.
+
+        Without those that count answers: a refusal changes nothing else.
+        """
         pubend = pubend or self.pubend
         status: dict[str, Any] = {"members": {}, "holds": {}, "hold_bytes": {}}
         for gauge in self.role.gauges():
             labels = dict(gauge.labels)
-            if labels.get("pubend") != pubend:
+            if labels.get("pubend") != pubend or "verdict" in labels:
                 continue
             name = gauge.name.removeprefix("gapless_pubend_").removesuffix("_ticks")
             if "shb" in labels:

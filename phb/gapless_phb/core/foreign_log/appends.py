@@ -131,7 +131,7 @@ class Appends:
         tokens: Tokens,
         crc: int,
         reply_to: Hashable,
-        _now: int,
+        now: int,
         _wall: int,
         _then: ThenAppended,
     ) -> PendingBatch:
@@ -142,7 +142,7 @@ class Appends:
             begins = _begins(publisher, pub)
             raw = self._encode(pub, begins=begins)
         self._prepared = None
-        batch = PendingBatch(publisher, pub.epoch, pub.first, 0, pub.events, tokens, crc, reply_to)
+        batch = PendingBatch(publisher, pub.epoch, pub.first, 0, pub.events, tokens, crc, reply_to, now)
         publisher.pending.append(batch)
         self.pending_bytes += pub.events.size
         self._number += 1

@@ -160,6 +160,8 @@ class FollowedLog:
         """Whether the log is gone for good."""
         self.damage = Damage(found.log)
         self.index = MeanSizes(self)
+        self.events = 0
+        """How many it has brought."""
         self._rules = rules
         self._tag = tag
         self._event_bytes_max = event_bytes_max
@@ -281,6 +283,7 @@ class FollowedLog:
         data = EventBatch.concatenate(batches) if batches else EMPTY
         if data:
             self.newest = data.ticks[-1]
+            self.events += len(data)
         self._outbox.emit(Know(Knowledge(self.pubend, lo, hi, data, self.lost)))
 
     def _holes(self, lo: Tick, hi: Tick) -> Sequence[tuple[Tick, Tick]]:

@@ -23,6 +23,7 @@ from gapless_phb.core.publishers.checkpoints import Checkpoints
 from gapless_phb.core.publishers.consumed import ClaimedPositions
 from gapless_phb.core.publishers.handler import PublishHandler
 from gapless_phb.core.publishers.keyed import NO_MARK, Keyed, Mark, logged_name
+from gapless_phb.core.publishers.published import Published
 from gapless_phb.core.publishers.table import NumberedPublisher, NumberedPublishers, PendingBatch, PublisherTable
 from gapless_phb.core.publishers.validation import BatchCheck
 from gapless_phb.core.records import checksum
@@ -38,11 +39,19 @@ class NumberedPublishing:
     """The publishers of one pubend on a numbered log."""
 
     def __init__(
-        self, context: PubendContext, saved: SavedPubend, log: FollowedLog, tag: int, timers: Timers, now: int
+        self,
+        context: PubendContext,
+        saved: SavedPubend,
+        log: FollowedLog,
+        tag: int,
+        timers: Timers,
+        published: Published,
+        now: int,
     ) -> None:
         """Restores the publishers from their rows; `start` reads what the log has of them above those."""
         settings, outbox = context.settings, context.outbox
         self._log = log
+        self._published = published
         self._outbox = outbox
         self._timers = timers
         self._checkpoint = saved.checkpoint.tick
@@ -88,7 +97,7 @@ class NumberedPublishing:
             self.is_scanned = True
             held, self._held = self._held, []
             for tick, mark, is_duplicate in [*found, *held]:
-                self._meet(tick, mark, is_duplicate=is_duplicate)
+                self._meet(tick, mark, now, is_duplicate=is_duplicate)
             openings, self._openings = self._openings, []
             for _, call in openings:
                 call()
@@ -146,7 +155,7 @@ class NumberedPublishing:
                 self._held += found
             return
         for tick, mark, is_duplicate in found:
-            self._meet(tick, mark, is_duplicate=is_duplicate)
+            self._meet(tick, mark, now, is_duplicate=is_duplicate)
         self._appends.on_told()
         if self._checkpoints.is_due:
             self._write_checkpoint()
@@ -154,7 +163,7 @@ class NumberedPublishing:
             self._timers.wake(Timer.CHECKPOINT, now + CHECKPOINT_EVERY)
         self.on_removed()
 
-    def _meet(self, tick: Tick, mark: LogMark, *, is_duplicate: bool) -> None:
+    def _meet(self, tick: Tick, mark: LogMark, now: int, *, is_duplicate: bool) -> None:
         """A batch is in the log. A duplicate is silence, and gives no answer: the first one has given it."""
         if is_duplicate or mark.count < 1:
             return
@@ -173,6 +182,7 @@ class NumberedPublishing:
         if isinstance(known, NumberedPublisher):
             known.proven = max(known.proven, mark.epoch)
         if batch is not None:
+            self._published.on_logged(batch, now)
             self._handler.acknowledge(batch)
             if batch.publisher.closed:
                 self._handler.forget(batch.publisher)
@@ -209,6 +219,7 @@ class NumberedPublishing:
             self._refuse(batch, Outcome(Verdict.RESUME, text, refused.first))
 
     def _refuse(self, batch: PendingBatch, outcome: Outcome) -> None:
+        self._published.on_answer(outcome.verdict)
         for reply_to in batch.replies:
             self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
 

@@ -20,6 +20,7 @@ from gapless.errors import InvalidTokenError
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.foreign_log.followed import FollowedLog, Judged
 from gapless_phb.core.foreign_log.publishing import NumberedPublishing
+from gapless_phb.core.publishers.published import Published
 from gapless_phb.core.records import tag_of
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.source import PubendContext, Timers
@@ -34,12 +35,13 @@ class ForeignLogSource:
         """`found`: the log as its plugin describes it."""
         self.on_grown: Callable[[int], None] = _nobody
         self._outbox = context.outbox
+        self._published = Published(context.publish_seconds)
         self._tables = context.tables
         self._key = rows.key(saved.number)
         tag = tag_of(context.network, found.log)
         event_bytes_max = context.settings.max_delivery_bytes - COUNT_BYTES - ROW.size
         self.log = FollowedLog(found, saved.row.rules, tag, event_bytes_max, context.outbox, timers, self._on_told)
-        self._publishing = NumberedPublishing(context, saved, self.log, tag, timers, now)
+        self._publishing = NumberedPublishing(context, saved, self.log, tag, timers, self._published, now)
 
     # ------------------------------------------------------------------------------------------- beginning
 
@@ -159,6 +161,7 @@ class ForeignLogSource:
         else:
             outcome = self._publishing.take(pub, reply_to, refusal, now, wall)
         if outcome is not None:
+            self._published.on_answer(outcome.verdict)
             self._answer(reply_to, outcome)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
@@ -185,9 +188,11 @@ class ForeignLogSource:
         yield gauges.NEWEST.gauge(log.newest, name)
         yield gauges.STABLE.gauge(log.stable, name)
         yield gauges.DAMAGED_RANGES.gauge(len(log.damage.listing(log.lost)), name)
+        yield gauges.FOLLOWED_EVENTS.gauge(log.events, name)
         yield gauges.FOLLOWED_BYTES.gauge(log.index.total, name)
         yield gauges.RULES.gauge(int.from_bytes(blake2b(log.found.rules, digest_size=6).digest(), "big"), name)
         yield from self._publishing.gauges()
+        yield from self._published.gauges(name)
 
 
 def _is_for_subscriptions(pub: Pub) -> bool:

@@ -153,7 +153,7 @@ class Log:
         """
         tick = self.clock.take(pub.events.count, now, wall)
         assert tick > self.last_assigned, "ticks ascend"
-        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, tokens, crc, reply_to)
+        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, tokens, crc, reply_to, now)
         raw = encode_record(
             self.tag, publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, pub.tokens, crc
         )

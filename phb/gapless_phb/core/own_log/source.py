@@ -20,6 +20,7 @@ from gapless_phb.core.publishers.checkpoints import Checkpoints
 from gapless_phb.core.publishers.consumed import ClaimedPositions
 from gapless_phb.core.publishers.handler import PublishHandler
 from gapless_phb.core.publishers.keyed import Keyed, logged_name
+from gapless_phb.core.publishers.published import Published
 from gapless_phb.core.publishers.validation import BatchCheck
 from gapless_phb.core.source import PubendContext, Timer, Timers
 
@@ -51,6 +52,7 @@ class OwnLogSource:
         """
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox
+        self._published = Published(context.publish_seconds)
         self._timers = timers
         self._last = recovered.last
         self._is_new = recovered.is_new
@@ -178,6 +180,7 @@ class OwnLogSource:
             taker = self._keyed if pub.keyed else self._publishing
             outcome = taker.take(pub, reply_to, refusal, now, wall)
         if outcome is not None:
+            self._published.on_answer(outcome.verdict)
             self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
@@ -207,6 +210,7 @@ class OwnLogSource:
             self.on_grown(now)
         for batch in self.log.appended(indices, now):
             self._publishers.on_durable(batch)
+            self._published.on_logged(batch, now)
             # It was closed while this batch was on its way to the disk, and could not be forgotten then.
             if batch.publisher.closed:
                 self._publishing.forget(batch.publisher)
@@ -277,6 +281,7 @@ class OwnLogSource:
         yield gauges.PENDING_BYTES.gauge(log.pending_bytes, name)
         yield gauges.PUBLISHERS.gauge(len(self._publishers), name)
         yield gauges.UNNAMED_PUBLISHERS.gauge(self._publishers.unnamed, name)
+        yield from self._published.gauges(name)
         yield gauges.DAMAGED_RANGES.gauge(len(log.damage.listing(log.lost)), name)
         yield gauges.REFUSING.gauge(bool(log.damage.refusal), name)
         yield gauges.CLOCK_SUSPECT.gauge(clock.suspect, name)

@@ -56,6 +56,7 @@ class PendingBatch:
     """A batch that has its ticks and is on its way to the disk."""
 
     __slots__ = (
+        "came",
         "columns",
         "count",
         "crc",
@@ -79,7 +80,9 @@ class PendingBatch:
         tokens: Tokens,
         crc: int,
         reply_to: Hashable,
+        came: int,
     ) -> None:
+        """`came`: when it came to this broker, in monotonic nanoseconds."""
         self.publisher = publisher
         self.epoch = epoch
         self.first = first
@@ -88,6 +91,7 @@ class PendingBatch:
         self.tokens = tokens
         self.crc = crc
         self.replies = [reply_to]
+        self.came = came
         self.count = columns.count
         self.last = first + columns.count - 1
         self.last_tick = tick + (columns.count - 1) * self.step

@@ -11,11 +11,12 @@ was; one for each broker fetches what is followed there, and waits for more. Not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import accumulate, islice
 from typing import Any, Final
 
+from gapless.core.gauges import Gauge
 from gapless.core.ports import (
     Append,
     Appended,
@@ -189,6 +190,11 @@ class KafkaLogs:
     def _answer_soon(self, answer: LogAnswer) -> None:
         """An answer never comes from within the question."""
         asyncio.get_running_loop().call_soon(lambda: self._answer(answer))
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields the figures of each partition."""
+        for _, partition in self._logs.values():
+            yield from partition.gauges()
 
     async def close(self) -> None:
         """Ends all tasks, and closes all connections."""
@@ -364,6 +370,7 @@ class KafkaLogs:
     def _led(self, partition: PartitionLog, state: PartitionState) -> None:
         if state.leader_epoch < partition.leader_epoch:  # of a broker that has not heard of the latest election
             return
+        partition.elections += state.leader_epoch - partition.leader_epoch
         partition.leader, partition.leader_epoch = state.leader, state.leader_epoch
         if state.leader < 0:
             self._fails(partition.log, "it has no leader")
@@ -669,7 +676,9 @@ class KafkaLogs:
                 return
             epoch = partition.leader_epoch
             connection = await self._leader(partition, "write")
+            began = self._time()
             produced = await connection.produce(topic.topic, partition.partition, batch, PRODUCE_MS)
+            partition.on_produced(self._time() - began)
         except CONNECTION_ERRORS as error:
             self._lost_leader(partition)
             await asyncio.sleep(RETRY_SECONDS)

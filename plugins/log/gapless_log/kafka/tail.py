@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gapless.core.gauges import Gauge, Histogram
 from gapless.core.ports import Grown, LogPiece
 from gapless.core.stream.ticks import Tick
+from gapless_log.kafka import gauges
 from gapless_log.kafka.lineage import Lineage, Place, offset_of, tick_at
 from gapless_log.kafka.messages import UNKNOWN, Aborted, Fetched, FetchFrom
 from gapless_log.kafka.records import Batch, CorruptBatchError, batches, without_aborted
@@ -114,6 +116,28 @@ class PartitionLog:
     is_paused: bool = False
     """Whether nothing is fetched for a while, because the next records cannot be read."""
     recent: Recent = field(default_factory=Recent)
+    end: int = 0
+    """Where the partition ended when its leader answered last (the high watermark)."""
+    fetched_bytes: int = 0
+    elections: int = 0
+    """How often another leader was elected since it was opened."""
+    producing: Histogram | None = None
+    """How long Kafka took to answer appends; None as long as nothing was appended."""
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields its figures. Whoever does not follow it has no lag."""
+        if self.following is not None:
+            yield gauges.LAG.gauge(max(0, self.end - self.following.place.offset), self.log)
+        yield gauges.FETCHED_BYTES.gauge(self.fetched_bytes, self.log)
+        yield gauges.ELECTIONS.gauge(self.elections, self.log)
+        if self.producing is not None:
+            yield from self.producing.gauges(self.log)
+
+    def on_produced(self, seconds: float) -> None:
+        """Kafka has answered an append."""
+        if self.producing is None:
+            self.producing = Histogram(gauges.PRODUCE_SECONDS)
+        self.producing.observe(seconds)
 
     @property
     def first(self) -> Tick:
@@ -174,6 +198,8 @@ class PartitionLog:
         following = self.following
         assert following is not None
         self.start = max(self.start, fetched.first)
+        self.end = fetched.high_watermark
+        self.fetched_bytes += len(fetched.records)
         found = pieces_of(fetched.records, fetched.aborted, following.place.offset, self.start)
         if not found.batches or self.is_other(found.batches):
             return None, bool(found.batches), found.fault

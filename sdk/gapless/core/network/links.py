@@ -112,6 +112,18 @@ class Received(Struct, frozen=True, gc=False):
     frame: bytes
 
 
+class LinkTraffic:
+    """What the links between this node and another one have carried, one after the other."""
+
+    __slots__ = ("bytes_in", "bytes_out", "frames_in", "frames_out")
+
+    def __init__(self) -> None:
+        self.frames_in = self.frames_out = 0
+        """Of routers, whole."""
+        self.bytes_in = self.bytes_out = 0
+        """Of these frames and of beats."""
+
+
 class LinkPhase(Enum):
     """Where a link stands."""
 
@@ -171,6 +183,12 @@ class BrokerLink:
         """What the peer knows of this end's wish."""
         self.pending = 0
         """How many bytes wait on it."""
+        self.asked: int | None = None
+        """When the other end was to say first who it is."""
+        self.round_trip: int | None = None
+        """How long it took to answer that, in nanoseconds."""
+        self.traffic = LinkTraffic()
+        """Where it counts what it carries: with what earlier links to the peer have carried, once it is up."""
         self.behind = 0
         """How old the oldest of what the peer had not confirmed was at the last beat. Up to a beat is normal."""
         self._unconfirmed: deque[tuple[int, int]] = deque()
@@ -225,6 +243,7 @@ class BrokerLink:
         if self.phase is not LinkPhase.UP:
             raise RemoteProtocolError("it must first say who it is")
         self._received += len(payload)
+        self.traffic.bytes_in += len(payload)
         if kind == _BEAT:
             self._on_beat(payload)
         else:
@@ -266,6 +285,7 @@ class BrokerLink:
             self._taken += cut + cut // size * HEAD_BYTES
             frame = frame[cut:]
         put((_HEAD.pack(last, self._session), frame))
+        self.traffic.frames_out += 1
         self._taken += HEAD_BYTES + len(frame)
         if urgent:
             self._urgent_bytes += self._taken - before
@@ -275,15 +295,17 @@ class BrokerLink:
         if self._urgent:
             urgent, self._urgent = self._urgent, []
             self._sent += self._urgent_bytes
+            self.traffic.bytes_out += self._urgent_bytes
             self._urgent_bytes = 0
             self._emit(SendPayloads(self.number, urgent, urgent=True))
         if self._ordinary:
-            upto, ordinary = self._heard_of + self._window, []
+            upto, before, ordinary = self._heard_of + self._window, self._sent, []
             while self._ordinary and self._sent < upto:
                 payload = self._ordinary.popleft()
                 self._sent += _size(payload)
                 ordinary.append(payload)
             if ordinary:
+                self.traffic.bytes_out += self._sent - before
                 self._emit(SendPayloads(self.number, ordinary, urgent=False))
         if self.phase is LinkPhase.UP:
             self._say_pending()
@@ -325,8 +347,9 @@ class BrokerLink:
             self._wish_said = wanted
             self._control(NodeWish(wanted))
 
-    def come_up(self, now: int) -> None:
-        """Both ends are proven."""
+    def come_up(self, now: int, traffic: LinkTraffic) -> None:
+        """Both ends are proven. `traffic`: of all links to the peer."""
+        self.traffic = traffic
         self.phase = LinkPhase.UP
         self.began = now
         self._emit(RaiseFrameLimit(self.number, HEAD_BYTES + self._sizes.part))
@@ -408,6 +431,7 @@ class BrokerLink:
         if parts:
             frame = bytes(parts) + frame
             parts.clear()
+        self.traffic.frames_in += 1
         self._emit(Received(self.number, frame))
 
     def _on_beat(self, payload: bytes) -> None:

@@ -42,6 +42,7 @@ from gapless.core.network.links import (
     DeadLinkError,
     EndLink,
     LinkPhase,
+    LinkTraffic,
 )
 from gapless.errors import RemoteProtocolError
 
@@ -71,6 +72,23 @@ LINK_BEHIND = Family(
     "gapless_broker_link_behind_seconds",
     "How long ago the oldest of what a node has not confirmed was sent; up to half a second is normal.",
     ("node",),
+)
+LINK_ROUND_TRIP = Family(
+    "gapless_broker_link_round_trip_seconds",
+    "How long a node took to answer when the link to it was made.",
+    ("node",),
+)
+LINK_FRAMES = Family(
+    "gapless_broker_link_frames_total",
+    "Frames of routers that came from a node, and that were sent to it.",
+    ("node", "direction"),
+    counter=True,
+)
+LINK_BYTES = Family(
+    "gapless_broker_link_bytes_total",
+    "The size of these frames, and of the beats between the two nodes.",
+    ("node", "direction"),
+    counter=True,
 )
 NETWORK_MAP = Family(
     "gapless_network_map",
@@ -114,6 +132,7 @@ class Peer:
     """Whether the operator was told that it has another map."""
     incarnations: Incarnations = field(default_factory=Incarnations)
     """Its processes."""
+    traffic: LinkTraffic = field(default_factory=LinkTraffic)
 
 
 class BrokerLinks:
@@ -168,6 +187,12 @@ class BrokerLinks:
                 link = None if peer.link is None else self._links[peer.link]
                 yield LINK_WAITING.gauge(0 if link is None else link.pending, name)
                 yield LINK_BEHIND.gauge(0.0 if link is None else link.behind / SECOND, name)
+                if link is not None and link.round_trip is not None:
+                    yield LINK_ROUND_TRIP.gauge(link.round_trip / SECOND, name)
+                yield LINK_FRAMES.gauge(peer.traffic.frames_in, name, "in")
+                yield LINK_FRAMES.gauge(peer.traffic.frames_out, name, "out")
+                yield LINK_BYTES.gauge(peer.traffic.bytes_in, name, "in")
+                yield LINK_BYTES.gauge(peer.traffic.bytes_out, name, "out")
                 yield LINKS_ENDED.gauge(peer.ended, name)
 
     def take_effects(self) -> Sequence[Any]:
@@ -243,6 +268,7 @@ class BrokerLinks:
         if link is None or link.phase is not LinkPhase.DIALING:
             return False
         link.on_connected(certificate)
+        link.asked = now
         self._touched[number] = None
         return True
 
@@ -259,6 +285,8 @@ class BrokerLinks:
             link = self._links.get(number)
             if link is None:
                 return
+            if link.asked is None:
+                link.asked = now  # a listener asks who it is with its answer to the very first
             try:
                 said = link.on_payload(payload)
                 if said is not None:
@@ -359,6 +387,8 @@ class BrokerLinks:
 
     def _on_answered(self, link: BrokerLink, now: int) -> None:
         """A peer that was dialed has proven who it is. One that is shut out is told so by who has proven it, too."""
+        assert link.asked is not None
+        link.round_trip = now - link.asked
         counts = self._take_answer(link, now)
         link.say_proof(self._shut_out_before(link))
         if not counts:
@@ -366,6 +396,8 @@ class BrokerLinks:
 
     def _on_proven(self, link: BrokerLink, said: NodeProof, now: int) -> None:
         """A peer that has dialed is who it says: it comes in, unless another link between the two stays."""
+        assert link.asked is not None
+        link.round_trip = now - link.asked
         self._learn(said.shut_out)
         if not self._take_answer(link, now):
             self._shut_out(link, now)
@@ -443,7 +475,7 @@ class BrokerLinks:
         self._timers.clear(("dial", peer.name))
         self._timers.clear(("missed", peer.name))
         self._timers.set(("link", link.number), now + BEAT)
-        link.come_up(now)
+        link.come_up(now, peer.traffic)
         self._touched[link.number] = None
         self._effects.append(LinkUp(link.number, link.peer, frozenset(theirs.roles), theirs.incarnation))
         if peer.missed:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from gapless.core.gauges import Gauge
+from gapless.core.server.gauges import REFUSED
 from gapless.core.wire.codec import encode, encode_numbered
 from gapless.core.wire.messages import (
+    Closing,
+    Code,
     Done,
+    HelloRefused,
     KeyedPublished,
     Leased,
     LeaseLost,
@@ -73,6 +79,13 @@ class LinkOutputs:
         """What to do to each link, in the order of their first output. Others may look at it, but not change it."""
         self._sent: dict[int, Sent] = {}
         """The numbering of each link with a session."""
+        self._refused: dict[Code, int] = defaultdict(int)
+        """How many links were refused by a code, or ended."""
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields how many links were refused by each code, or ended."""
+        for code, count in self._refused.items():
+            yield REFUSED.gauge(count, code.value)
 
     def link(self, number: int) -> LinkOutput:
         """Returns the output of a link, to be added to."""
@@ -101,6 +114,21 @@ class LinkOutputs:
     def transmit(self, number: int, payloads: Iterable[tuple[bytes, bytes]]) -> None:
         """Adds encoded data of a session for its link."""
         self.link(number).ordinary.extend(self._sent[number].stamp_pairs(payloads))
+
+    def refuse(self, number: int, refused: HelloRefused) -> None:
+        """Tells a client that it is not admitted, and closes its link."""
+        self.tell(number, 0, refused)
+        self.close(number, refused.code, refused.reason)
+
+    def end(self, number: int, session: int, reason: str) -> None:
+        """Tells a client that its session is over, and closes its link."""
+        self.tell(number, session, Closing(reason))
+        self.close(number, Code.CLOSED, reason)
+
+    def close(self, number: int, code: Code, reason: str) -> None:
+        """Closes a link, which counts as refused by this code."""
+        self._refused[code] += 1
+        self.link(number).close = reason
 
     def take(self) -> dict[int, LinkOutput]:
         """Returns all outputs; empty until something else is added."""

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, cast
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
+from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import ClientSession, LinkHasRoom, RequestHandler, SessionEnded
 from gapless.core.principals import NOBODY, Admission, Judgement, Later, PeerInfo, Refusal
@@ -14,6 +15,7 @@ from gapless.core.server.audit import Audit, AuditOutcome, makes_a_line
 from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.complaints import Complaints, host_of
+from gapless.core.server.gauges import OPENED
 from gapless.core.server.handshake import NOT_VALID, Admitted, Postponed, Refused, welcome
 from gapless.core.server.limits import CONNECTIONS, BrokerIdentity, SessionLimits
 from gapless.core.server.link_session import LinkSession
@@ -180,16 +182,20 @@ class Sessions:
         connection = self._sessions.get(session)
         return "" if connection is None else connection.peer.address
 
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields how many sessions were opened, and how many links were refused or ended."""
+        yield OPENED.gauge(self._counter)
+        yield from self._outbox.gauges()
+
     # What happened.
 
     def on_link(self, link: int, peer: PeerInfo, listener: int, now: int) -> None:
         """A client has connected. `link` is a number that was never used before; `listener`: through which."""
         if self._closing:
-            self._refuse(link, HelloRefused(Code.RETRY, self._closing))
+            self._outbox.refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
-            self._refuse(
-                link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections ({CONNECTIONS})")
-            )
+            reason = f"this broker takes {self._limits.links} connections ({CONNECTIONS})"
+            self._outbox.refuse(link, HelloRefused(Code.RETRY, reason))
             if not self._full:
                 self._full = True
                 text = (
@@ -322,7 +328,7 @@ class Sessions:
         else:
             self._tell_not_admitted(connection, reason)
             self._forget(connection, Ending.LEFT)
-            self._outbox.link(link).close = reason
+            self._outbox.close(link, Code.PROTOCOL_VERSION, reason)
 
     def on_link_closed(self, link: int) -> None:
         """A link is gone: nothing more can be sent on it."""
@@ -563,7 +569,7 @@ class Sessions:
             if verdict.answer.code is not Code.RETRY:
                 self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
             self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, verdict.answer)
+            self._outbox.refuse(connection.link, verdict.answer)
             return
         if verdict.until is not None and verdict.until <= wall:
             refused = HelloRefused(Code.UNAUTHORIZED, NOT_VALID)
@@ -572,9 +578,8 @@ class Sessions:
             return
         if self._suspects.is_outside(verdict.principal.name, verdict.client_id, verdict.instance, now):
             reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
-            self._tell_verdict(
-                connection, Refused(HelloRefused(Code.RETRY, reason), reason, verdict.principal), now, wall
-            )
+            outside = Refused(HelloRefused(Code.RETRY, reason), reason, verdict.principal)
+            self._tell_verdict(connection, outside, now, wall)
             return
         self._admit(connection, verdict, now, wall)
 
@@ -751,25 +756,20 @@ class Sessions:
         if connection.client is None:
             self._tell_not_admitted(connection, reason)
             self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, HelloRefused(Code.PROTOCOL_VERSION, reason))
+            self._outbox.refuse(connection.link, HelloRefused(Code.PROTOCOL_VERSION, reason))
         else:
             self._close(connection, reason)
 
     # The end of a link.
-
-    def _refuse(self, link: int, refused: HelloRefused) -> None:
-        self._outbox.tell(link, 0, refused)
-        self._outbox.link(link).close = refused.reason
 
     def _close(self, connection: LinkSession, reason: str) -> None:
         """Ends a connection from this side, and sends the reason to the client."""
         client = connection.client
         self._forget(connection, Ending.LEFT)
         if client is None:
-            self._refuse(connection.link, HelloRefused(Code.RETRY, reason))
+            self._outbox.refuse(connection.link, HelloRefused(Code.RETRY, reason))
             return
-        self._outbox.tell(connection.link, client.number, Closing(reason))
-        self._outbox.link(connection.link).close = reason
+        self._outbox.end(connection.link, client.number, reason)
 
     def _forget(self, connection: LinkSession, ending: Ending) -> None:
         """Forgets a link. The roles are informed that its session is over."""

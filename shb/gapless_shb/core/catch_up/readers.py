@@ -425,9 +425,11 @@ class Reader(ABC):
 class ConsumerSink:
     """A sink that sends to a consumer as much as its credit allows."""
 
-    def __init__(self, consumer: Consumer, pubend: PubendId) -> None:
+    def __init__(self, consumer: Consumer, pubend: PubendId, position: SubscriptionPosition) -> None:
         self._consumer = consumer
         self._pubend = pubend
+        self._position = position
+        self._counts = consumer.channel.counts
 
     @property
     def full(self) -> bool:
@@ -441,6 +443,7 @@ class ConsumerSink:
             if self._consumer.is_too_large(payload):
                 return events
             self._consumer.send(self._pubend, count, payload)
+            self._counts.on_read(events.ticks[:count], self._position.sent_before)
             if count == len(events):
                 return None
             events = events.slice(count, len(events))
@@ -471,6 +474,9 @@ class CatchUpReader(Reader):
         self.number = number
         """Distinguishes an answer to this reader from an answer to an earlier reader of the subscription."""
         self.consumer = consumer
+        self.began: int | None = None
+        """When it had its first turn."""
+        self._counts = consumer.channel.counts
         self._walk: ChainWalk | None = None
         self._scans = False
         """Whether a walk has shown that the subscription is in so many blocks that reading all of them is faster."""
@@ -614,6 +620,10 @@ class CatchUpReader(Reader):
                 continue
             self._close_gap()
             consumer.send(self.stream.pubend, part.bit_count(), payload)
+            if self.horizon < self.position.sent_before:
+                self._counts.on_read(selected(page.ticks, part), self.position.sent_before)
+            else:
+                self._counts.caught_up += part.bit_count()
             self._handed_out = True
             self._told(page.ticks[part.bit_length() - 1])
         self._ready_upto = upto

@@ -128,7 +128,7 @@ class Scheduler:
         if consumer.ordered is not None and pubend in consumer.ordered:
             assert isinstance(consumer.ordered, BringsReader)
             return consumer.ordered.reader(self, number, position, at)
-        return CatchUpReader(self, number, consumer, position, at, ConsumerSink(consumer, pubend))
+        return CatchUpReader(self, number, consumer, position, at, ConsumerSink(consumer, pubend, position))
 
     def end(self, sid: int) -> None:
         """Ends the reader of a subscription that is no longer consumed."""
@@ -137,18 +137,19 @@ class Scheduler:
             reader.close()
             self._scan.leave(sid)
 
-    def promote_waiting(self) -> None:
+    def promote_waiting(self, now: int) -> None:
         """The head is about to move: consumers whose readers wait at it go live."""
         for sid in list(self._at_head):
             reader = self.readers.get(sid)
             if reader is None or not reader.idle or reader.horizon < self.stream.head or reader.is_blocked:
                 continue
             if reader.position.since <= reader.horizon:
-                self._promote(reader)
+                self._promote(reader, now)
 
-    def _promote(self, reader: CatchUpReader) -> None:
+    def _promote(self, reader: CatchUpReader, now: int) -> None:
         """Makes the consumer of a reader live from the reader's horizon on."""
         self.promoted += 1
+        self._state.counts.on_caught_up(now if reader.began is None else reader.began, now)
         sid = reader.consumer.sid
         self.end(sid)
         reader.position.reading = False
@@ -178,6 +179,8 @@ class Scheduler:
             reader = self.readers.get(sid)
             if reader is None:
                 continue
+            if reader.began is None:
+                reader.began = now
             credit = reader.consumer.credit_events
             if reader.step(now, wall):
                 self._runnable[sid] = None
@@ -185,23 +188,26 @@ class Scheduler:
                 self._scan.rest(sid)
             # A step that looks at nothing takes time, too.
             self._left -= max(credit - reader.consumer.credit_events, reader.examined, STEP)
-            self._stepped(reader)
+            self._stepped(reader, now)
         self.interrupted += bool(self._runnable)
         turns.end(self.stream.pubend, left_over=bool(self._runnable))
         self.page_cache.tidy(self._runnable)
         self.page_cache.start_reads()
         self._scan.start(now)
 
-    def _stepped(self, reader: CatchUpReader) -> None:
+    def _stepped(self, reader: CatchUpReader, now: int) -> None:
         """Notes where a reader stands. If it has reached the head, the constream takes over (T25)."""
         position, sid = reader.position, reader.consumer.sid
         if not reader.consumer.subscription.name:
             position.acknowledge(reader.horizon, reader.horizon)
         self.stream.touch(sid, position)
+        consumer = reader.consumer
+        if consumer.starved_at is None and not consumer.has_credit:
+            consumer.starved_at = now
         if not (reader.idle and reader.horizon >= self.stream.head):
             return
         if position.since <= reader.horizon and not reader.is_blocked:
-            self._promote(reader)
+            self._promote(reader, now)
         else:
             self._at_head[sid] = None
 

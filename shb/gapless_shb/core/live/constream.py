@@ -32,8 +32,6 @@ from gapless_shb.core.state.segments import GapSegment, Lost
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge the istream keeps beyond a hole. More is dropped, and asked for again."""
-_SHOWN = 20
-"""How many subscriptions get a gauge of their own: those that hold the log back most."""
 
 
 class Constream(ServedPubend):
@@ -56,18 +54,13 @@ class Constream(ServedPubend):
         """When it last heard of ticks that are later than all that it had heard of."""
 
     def gauges(self) -> Iterator[Gauge]:
-        """Yields its positions, its live consumers and readers, and the subscriptions that are furthest behind."""
+        """Yields its positions, and how many consumers are live, or have readers."""
         name = self.pubend
         yield gauges.HEAD.gauge(self.head, name)
         yield gauges.LATEST_DELIVERED.gauge(self.latest_delivered, name)
         yield gauges.RELEASED.gauge(self.reported, name)
         yield gauges.LIVE.gauge(len(self.live), name)
         yield gauges.PINNING.gauge(len(self.retention_floor), name)
-        for sid in self.retention_floor.lowest_few(_SHOWN):
-            subscription = self._state.registry.get(sid)
-            assert subscription is not None, "a position is removed with its subscription"
-            settled, named = self.positions[sid].done_upto, (subscription.client_id, subscription.name)
-            yield gauges.SETTLED.gauge(settled, name, *named, sid)
         yield gauges.HOLDS.gauge(len(self.holds.row), name)
         yield from self.scheduler.gauges()
 
@@ -79,7 +72,7 @@ class Constream(ServedPubend):
         position.start, position.acked = min(position.start, upto), min(position.acked, upto)
         position.acked_event = min(position.acked_event, upto)
         position.released, position.nothing_upto = min(position.released, upto), min(position.nothing_upto, upto)
-        position.sent = min(position.sent, upto)
+        position.sent, position.sent_before = min(position.sent, upto), min(position.sent_before, upto)
         position.before = None
         if upto < position.since < FOREVER:
             self._joining.remove(sid)
@@ -125,6 +118,7 @@ class Constream(ServedPubend):
         """The application is done with everything up to `tick`; `event` is the last event of that."""
         position = self.positions.get(sid)
         if position is not None:
+            self.counts.acknowledged += tick > position.acked
             position.acknowledge(tick, event)
             consumer = self._state.consumers.get(sid)
             if consumer is not None and consumer.ordered is not None and self.pubend in consumer.ordered:
@@ -373,7 +367,7 @@ class Constream(ServedPubend):
                 continue
             if self._joining.later:
                 horizon = min(horizon, self._joining.next_change(self.head))
-            self._pass(horizon, wall)
+            self._pass(horizon, now, wall)
             self._moved_at = now
         # The head stops here for now, and the event that would end a gap may never come.
         for sid in list(self.open_gaps):
@@ -389,10 +383,10 @@ class Constream(ServedPubend):
         if self.scheduler.readers:
             self.scheduler.on_head(now, wall)
 
-    def _pass(self, horizon: Tick, wall: int) -> None:
+    def _pass(self, horizon: Tick, now: int, wall: int) -> None:
         """Makes one step of the head: readers that wait at the head go live, then events are delivered."""
         if self.scheduler.readers:
-            self.scheduler.promote_waiting()
+            self.scheduler.promote_waiting(now)
         need = self._joining.need
         # A log of others keeps nothing for this SHB's sake: there it has nothing to do with being counted.
         why = self.why_lost(GapReason.RETIRED if self.meta.timed else GapReason.CUT)

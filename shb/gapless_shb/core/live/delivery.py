@@ -7,7 +7,7 @@ subscription: subscriptions with equal matches share one payload, which is joine
 from __future__ import annotations
 
 from gapless.core.stream.columns import EventBatch
-from gapless.core.stream.ticks import FOREVER, Tick
+from gapless.core.stream.ticks import FOREVER, Tick, wall_at
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.catch_up.page_cache import PageCache
 from gapless_shb.core.catch_up.pages import Page, StepMasks, above
@@ -41,6 +41,7 @@ class LiveDelivery:
         # The same events for readers that come here soon.
         page = Page(self._previous, ticks, StepMasks(self._masks), self._batch)
         self._fresh = ~page.expired(wall)
+        sent = 0
         positions, live, floors = stream.positions, stream.live, stream.floors
         for mask, sids in matches:
             for sid in sids:
@@ -55,7 +56,13 @@ class LiveDelivery:
                 consumer = live.get(sid)
                 if consumer is not None:
                     floor = floors.get(sid, 0)
-                    self._send(sid, consumer, position, due if floor < self._first else due & above(ticks, floor))
+                    sent += self._send(
+                        sid, consumer, position, due if floor < self._first else due & above(ticks, floor)
+                    )
+        if sent:
+            stream.counts.live += sent
+            if stream.meta.timed:
+                stream.counts.age.observe(max(0, wall - wall_at(self._first)) / 1000, len(ticks))
         if self._masks:
             stream.pfs.append(ticks, self._masks)
             page_cache.add_live(page)
@@ -70,28 +77,33 @@ class LiveDelivery:
             stream.retention_floor.put(sid, position)
         position.last_tick = last
 
-    def _send(self, sid: int, consumer: Consumer, position: SubscriptionPosition, mask: int) -> None:
-        """Sends events, if the consumer's credit covers them; otherwise a reader has to serve it from here on (T26)."""
+    def _send(self, sid: int, consumer: Consumer, position: SubscriptionPosition, mask: int) -> int:
+        """Sends events, if the consumer's credit covers them; otherwise a reader has to serve it from here on (T26).
+
+        Returns how many.
+        """
         mask &= self._fresh
         if consumer.ordered is not None and self._stream.pubend in consumer.ordered:
             self._send_in_order(sid, consumer, consumer.ordered, position, mask)
-            return
+            return 0
         if not mask:
             # All of them have expired, and without an event the client may never acknowledge up to here.
             position.pass_over(self._stream.head)
             self._stream.touch(sid, position)
-            return
+            return 0
         if self._stream.open_gaps and sid in self._stream.open_gaps:
             self._stream.send_gap(sid)
         payload = self._payloads.get(mask)
         if payload is None:
             payload = self._payloads[mask] = self._batch.payload(mask)
-        if consumer.spend_all(mask.bit_count(), len(payload)):
+        count = mask.bit_count()
+        if consumer.spend_all(count, len(payload)):
             consumer.channel.deliver(sid, self._stream.pubend, payload)
             position.sent = self._batch.ticks[mask.bit_length() - 1]
-        else:
-            begin = max(self._previous, self._stream.floors.get(sid, 0))
-            self.demoted.append((consumer, position, begin))
+            return count
+        begin = max(self._previous, self._stream.floors.get(sid, 0))
+        self.demoted.append((consumer, position, begin))
+        return 0
 
     def _send_in_order(
         self, sid: int, consumer: Consumer, ordered: InOrder, position: SubscriptionPosition, mask: int

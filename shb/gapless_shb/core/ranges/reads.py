@@ -63,6 +63,7 @@ class RangeDelivery(Credited):
             if self.is_too_large(payload):
                 return events
             self.spend(count, len(payload))
+            self.channel.counts.ranges += count
             head = range_head(self.channel.session, self._request)
             self.channel.emit(Transmit(self.channel.session, ((head, payload),)))
             self.channel.charge(len(payload))
@@ -73,6 +74,7 @@ class RangeDelivery(Credited):
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """Sends a gap."""
+        self.channel.counts.gaps[reason] += 1
         gap = RangeGap(self._request, start, end, reason.value)
         self.channel.emit(Tell(self.channel.session, gap))
 

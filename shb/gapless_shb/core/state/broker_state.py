@@ -11,6 +11,7 @@ from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.state.consumers import Channel, Consumer
+from gapless_shb.core.state.counts import Counts
 from gapless_shb.core.state.memory import Memory
 from gapless_shb.core.state.registry import Registry
 from gapless_shb.core.state.turns import Turns
@@ -43,6 +44,8 @@ class CatchUp:
     """How many bytes of events may wait on the link of a client."""
     memory_bytes: int = 128 << 20
     """How many bytes may be held of all that is read for clients or waits for them."""
+    subscriptions_named: int = 100
+    """Of how many subscriptions that are behind it is told by name."""
 
 
 class BrokerState:
@@ -62,6 +65,7 @@ class BrokerState:
         self.catch_up = CatchUp()
         self.memory = Memory(self.catch_up.memory_bytes)
         """Of all that is read for clients, or waits for them."""
+        self.counts = Counts()
         self.turns = Turns()
         """What readers may do in a turn."""
         self.selector_limits = SelectorLimits()

@@ -21,6 +21,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber
+from gapless_shb.core.state.counts import Counts
 from gapless_shb.core.state.memory import Memory
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.takers import Taker
@@ -40,6 +41,8 @@ class Channel:
     """Of the link, which all consumers and range reads of the session share."""
     memory: Memory
     """Of the broker, which all links share."""
+    counts: Counts
+    """Of the broker."""
     consumers: dict[int, Consumer] = field(default_factory=dict)
     _numbers: dict[PubendId, int] = field(default_factory=dict)
     _told: dict[PubendId, Tick] = field(default_factory=dict)
@@ -146,12 +149,14 @@ class Channel:
     def silence(self, pubend: PubendId, upto: Tick, sids: list[int] | None) -> None:
         """Sends silence up to `upto`: to these consumers, or to all of the session."""
         self.flush()
+        self.counts.silences += 1
         self.emit(Tell(self.session, DeliverSilence(self.number(pubend), upto, sids)))
 
     def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: GapReason) -> None:
         """Sends a gap: events in (start, end] may have been lost."""
         assert start < end, "a gap has a tick in it"
         self.flush()
+        self.counts.gaps[reason] += 1
         self.emit(Tell(self.session, DeliverGap(sid, self.number(pubend), start, end, reason.value)))
 
     def tell_idle(self, pubend: PubendId, head: Tick, live: dict[int, Consumer]) -> None:
@@ -182,7 +187,12 @@ class Credited:
     @property
     def starved(self) -> bool:
         """Whether not even one event may be sent now: by its credit, or because the link is full."""
-        return self.credit_events <= 0 or self.credit_bytes <= 0 or self.channel.is_full
+        return not self.has_credit or self.channel.is_full
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether its client has room for an event."""
+        return self.credit_events > 0 and self.credit_bytes > 0
 
     def spend_all(self, events: int, size: int) -> bool:
         """Takes so much from the credit if all of it may be sent at once, in one frame. Returns whether it may."""
@@ -269,6 +279,8 @@ class Consumer(Credited):
     """What it gets in total order; None without such an order."""
     grants: int = 0
     """How often it was granted credit."""
+    starved_at: int | None = None
+    """Since when a reader has seen it without credit."""
 
     def send(self, pubend: PubendId, events: int, payload: bytes) -> None:
         """Sends so many events, which the credit covers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.gauges import Family
+from gapless.core.gauges import SECONDS, Family
 
 _PUBEND = ("pubend",)
 
@@ -21,9 +21,16 @@ LIVE = Family("gapless_shb_live_consumers", "Consumers that are given events as 
 PINNING = Family(
     "gapless_shb_pinning_subscriptions", "Subscriptions that have not acknowledged all, and hold the log.", _PUBEND
 )
-SETTLED = Family(
-    "gapless_subscription_settled_ticks",
-    "How far a subscription has acknowledged: the few that are furthest behind. One that is not durable has no name.",
+BEHIND_SECONDS = Family(
+    "gapless_subscription_behind_seconds",
+    "How far durable subscriptions are behind, each where it is furthest: from what they are done with to the head of a"
+    " pubend whose ticks are times. It says how things stand, and is no counter.",
+    bounds=(1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0, 604_800.0),
+)
+BEHIND_TICKS = Family(
+    "gapless_subscription_behind_ticks",
+    "How far a subscription is behind the head, which holds the log back: of the subscriptions_named that are furthest"
+    " behind. One that is not durable has no name.",
     ("pubend", "client_id", "subscription", "number"),
 )
 PINNED = Family(
@@ -33,6 +40,42 @@ PINNED = Family(
 )
 HOLDS = Family("gapless_shb_holds", "Subscriptions that began in the past, and hold the log for that.", _PUBEND)
 READERS = Family("gapless_shb_readers", "Consumers that read what they have missed.", _PUBEND)
+DELIVERED = Family(
+    "gapless_shb_delivered_events_total",
+    "Events handed to clients' links, once for each consumer: live, by readers of what was missed, or of a range.",
+    ("path",),
+    counter=True,
+)
+REDELIVERED = Family(
+    "gapless_shb_redelivered_total",
+    "Of the events that readers have handed over: those that an earlier consumer of the subscription was sent.",
+    counter=True,
+)
+ACKNOWLEDGED = Family(
+    "gapless_shb_acknowledged_total", "Acknowledgements that moved a subscription on, at each pubend.", counter=True
+)
+GAPS = Family("gapless_shb_gaps_total", "Gaps that clients were told of, by the reason.", ("reason",), counter=True)
+SILENCES = Family(
+    "gapless_shb_silences_total",
+    "How often clients were told of silence; what all consumers of a session are told at once counts once.",
+    counter=True,
+)
+EVENT_AGE = Family(
+    "gapless_shb_event_age_seconds",
+    "How old events are when they go to live consumers, each as old as the oldest that comes with it. By the ticks of"
+    " the pubend's broker and the wall clock of this one: their clocks may differ.",
+    bounds=SECONDS,
+)
+WITHOUT_CREDIT = Family(
+    "gapless_shb_without_credit_seconds",
+    "How long a consumer that reads what it has missed had no credit, before it was granted some.",
+    bounds=SECONDS,
+)
+CATCH_UP = Family(
+    "gapless_shb_catch_up_seconds",
+    "How long readers that have caught up took, from their first turn until their consumer was live.",
+    bounds=SECONDS,
+)
 DEMOTED = Family(
     "gapless_shb_demoted_total", "How often a live consumer could not keep up and got a reader.", _PUBEND, counter=True
 )

@@ -34,6 +34,8 @@ class SubscriptionPosition:
     sent: Tick = 0
     """The last event or gap that was sent to its consumer. If that is unknown, where the consumer went on from. Nothing
     above it was sent."""
+    sent_before: Tick = 0
+    """The last one that was sent to consumers before this one, in this life of the broker."""
     released: Tick = 0
     held: bool = False
     reading: bool = False
@@ -65,6 +67,7 @@ class SubscriptionPosition:
         events that it was never sent. Then `sent` is `at`.
         """
         self.reading = False
+        self.sent_before = max(self.sent_before, self.sent)
         handed = max(self.done_upto, self.sent)
         only_silence = at <= head and self.since <= handed and self.last_tick <= handed
         self.sent = min(self.sent, at) if only_silence else at
@@ -125,6 +128,7 @@ class SubscriptionPosition:
         below `at`: a consumer that goes back behind it is told of what is lost there.
         """
         self.start = self.acked = self.acked_event = self.nothing_upto = self.sent = at
+        self.sent_before = 0
         self.join_again()
 
     def join_again(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, ValuesView
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace, nsmallest
+from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -79,6 +79,7 @@ class ServedPubend:
         self.open_gaps: dict[int, GapSegment] = {}
         """Gaps that live consumers have not been sent yet, while the head moves on: a gap may still become longer."""
         self.durable_sids = state.registry.durable_sids
+        self.counts = state.counts
 
     def seen(self, now: int) -> None:
         """The PHB has described the pubend."""
@@ -366,10 +367,6 @@ class RetentionFloor:
     def discard(self, sid: int) -> None:
         """Removes a position: it holds nothing back any more."""
         self.pinning.pop(sid, None)
-
-    def lowest_few(self, count: int) -> list[int]:
-        """Returns the `count` subscriptions with the lowest positions."""
-        return nsmallest(count, self.pinning, key=lambda sid: (self.pinning[sid].done_upto, sid))
 
     def lowest(self) -> Tick | None:
         """Returns up to where all positions in here are done; None if there are none."""

@@ -120,6 +120,7 @@ class OrderedDelivery:
                 payload = events.payload((1 << len(events)) - 1)
                 stream.positions[sid].sent = events.ticks[-1]
                 if not consumer.is_too_large(payload):
+                    self._count(stream, events)
                     consumer.send(pubend, len(events), payload)
                     continue
                 segment = too_large(events.ticks[0])
@@ -132,6 +133,13 @@ class OrderedDelivery:
         for pubend in full:
             if not self.is_full(pubend):
                 self._streams[pubend].scheduler.step(sid, now, wall)
+
+    def _count(self, stream: Constream, events: EventBatch) -> None:
+        counts, sid = stream.counts, self._consumer.sid
+        if sid in stream.live:
+            counts.live += len(events)
+        else:
+            counts.on_read(events.ticks, stream.positions[sid].sent_before)
 
     def _affordable(self, events: EventBatch) -> int:
         return self._consumer.affordable(events, BATCH)

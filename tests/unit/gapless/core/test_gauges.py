@@ -67,3 +67,15 @@ def test_a_histogram_that_nothing_was_observed_by_has_all_its_series() -> None:
 def test_bounds_that_do_not_ascend_are_a_mistake_of_ours(bounds: tuple[float, ...]) -> None:
     with pytest.raises(AssertionError, match="do not ascend"):
         Histogram(Family("gapless_sync_seconds", "How long.", bounds=bounds))
+
+
+def test_many_values_count_as_each_of_them_would() -> None:
+    family = Family("gapless_t_seconds", "How long.", bounds=(1.0, 2.0, 5.0))
+    one, other = Histogram(family), Histogram(family, grows=False)
+    values = [7.0, 0.5, 1.0, 2.0, 2.5, 0.0, 5.0]
+    for value in values:
+        one.observe(value)
+    other.observe_all(values)
+
+    assert [gauge.value for gauge in one.gauges()] == [gauge.value for gauge in other.gauges()]
+    assert [{gauge.counter for gauge in told.gauges()} for told in (one, other)] == [{True}, {False}]

@@ -221,7 +221,7 @@ def test_an_address_for_every_interface_is_known(address: str, everywhere: bool)
 
 def shell(now: int) -> Any:
     """What a machine needs of a shell while it is made."""
-    return SimpleNamespace(clock=lambda: (now, WALL), taps=())
+    return SimpleNamespace(clock=lambda: (now, WALL), tick=lambda: 0, taps=())
 
 
 def test_a_role_that_refuses_its_section_names_the_file_and_the_section(installed: dict[Any, Any]) -> None:
@@ -260,7 +260,8 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     assert (router.context.broker, router.context.seed) == ("desk", identity.start)
     assert router.context.network == NetworkMap({"desk": NetworkNode(frozenset({"phb"}))})
     assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})
-    assert list(machine.gauges())[:3] == [SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0)]
+    figures = list(machine.gauges())
+    assert [one in figures for one in (SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0))] == [True] * 3
 
 
 def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) -> None:

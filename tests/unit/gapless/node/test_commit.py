@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from gapless.core.gauges import value_of
 from gapless.core.ports import Chop, Delete, Put, Set
 from gapless.errors import VolumeFailedError, VolumeFullError
 from gapless.node.commit import GroupCommit, SyncGroup
+from gapless.node.gauges import COMMIT_SECONDS
 from volumes import FakeVolume
 
 
@@ -21,16 +23,17 @@ class Rig:
         """Begun, in order."""
         self.released: list[list[Any]] = []
         self.failed: list[BaseException] = []
+        self.now = 0
         self.commit = GroupCommit(
             self.volume, self.syncs.append, self.released.append, self.failed.append, syncs_max=syncs_max
         )
 
     def put(self, index: int, *, cookie: bool = True) -> None:
-        self.commit.commit([Put("log", index, b"x")], [(0, index)] if cookie else [])
+        self.commit.commit([Put("log", index, b"x")], [(0, index)] if cookie else [], self.now)
 
     def end(self, number: int, error: BaseException | None = None) -> None:
         """The sync of that number, from 0 on, ends."""
-        self.commit.on_synced(self.syncs[number], error)
+        self.commit.on_synced(self.syncs[number], error, self.now)
 
     @property
     def cookies(self) -> list[int]:
@@ -40,7 +43,7 @@ class Rig:
 def test_operations_are_one_write_in_their_order_and_the_cookie_waits_for_the_sync() -> None:
     rig = Rig()
 
-    rig.commit.commit([Put("log", 5, b"x"), Set("t", b"k", b"v"), Delete("t", b"j"), Chop("log", 3)], [(0, "a")])
+    rig.commit.commit([Put("log", 5, b"x"), Set("t", b"k", b"v"), Delete("t", b"j"), Chop("log", 3)], [(0, "a")], 0)
 
     assert rig.volume.calls == ["write put log 5, set t, delete t, chop log 3"]
     assert rig.released == []
@@ -48,6 +51,25 @@ def test_operations_are_one_write_in_their_order_and_the_cookie_waits_for_the_sy
     rig.end(0)
     assert rig.released == [[(0, "a")]]
     assert not rig.commit.busy
+
+
+def test_a_commit_takes_until_all_before_it_is_durable_too() -> None:
+    rig = Rig()
+    rig.put(1)
+    rig.now = 20_000_000
+    rig.put(2)
+    rig.put(3)
+    rig.put(4, cookie=False)
+
+    rig.now = 500_000_000
+    rig.end(1)
+    assert value_of(rig.commit.seconds.gauges(), f"{COMMIT_SECONDS.name}_count") == 0
+    rig.now = 1_000_000_000
+    rig.end(0)
+    rig.end(2)
+
+    assert value_of(rig.commit.seconds.gauges(), f"{COMMIT_SECONDS.name}_count") == 3
+    assert value_of(rig.commit.seconds.gauges(), f"{COMMIT_SECONDS.name}_sum") == pytest.approx(1.0 + 2 * 0.98)
 
 
 def test_at_most_so_many_syncs_run_and_the_rest_gathers_into_one_group() -> None:
@@ -149,7 +171,7 @@ def test_a_write_without_a_cookie_is_written_and_starts_no_sync() -> None:
 
 def test_a_cookie_without_a_write_waits_for_a_sync_of_what_is_there() -> None:
     rig = Rig()
-    rig.commit.commit([], [(0, "all before")])
+    rig.commit.commit([], [(0, "all before")], 0)
     assert rig.volume.calls == []
 
     rig.end(0)

@@ -11,6 +11,7 @@ import pytest
 
 from gapless import plugins
 from gapless.core.alarms import AlarmBook
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import (
@@ -79,6 +80,9 @@ QUESTIONS = (
 )
 
 
+ASKED = Family("fake_questions", "How much it was asked.")
+
+
 def numbered(log: str) -> NumberedLog:
     """A log as its plugin describes it."""
     capabilities = LogCapabilities("log", alone=False, atomic=False, timed=False, trims=False, record_max=1000)
@@ -107,6 +111,15 @@ class FakeLogs:
             raise RuntimeError("a bug at its end")
 
 
+class TellingLogs(FakeLogs):
+    """It has figures, too."""
+
+    def gauges(self) -> list[Gauge]:
+        if "fails" in self.options:
+            raise RuntimeError("a bug in its figures")
+        return [ASKED.gauge(len(self.asked))]
+
+
 class FakePlugin:
     """The plugin, and everything that it opened."""
 
@@ -130,7 +143,8 @@ class _Opening:
 
     def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
         self.plugin.known = known
-        self.plugin.opened.append(FakeLogs(self.options, answer))
+        kind = TellingLogs if "tells" in self.options else FakeLogs
+        self.plugin.opened.append(kind(self.options, answer))
         return self.plugin.opened[-1]
 
 
@@ -346,3 +360,13 @@ async def test_a_question_leaves_after_the_writes_of_its_turn(rig: Rig, plugin: 
     await rig.ask(rig.roles[0], OpenLogs("fake", {}, (), {}), Write([Set("rows", b"key", b"value")]))
 
     assert calls == ["commit", "ask"]
+
+
+async def test_what_plugins_tell_of_their_logs_is_among_the_figures(rig: Rig, plugin: FakePlugin) -> None:
+    told = {"servers": "here", "tells": True}
+    others: list[dict[str, Any]] = [{"servers": "there"}, told | {"fails": True}]
+    await rig.ask(rig.roles[0], *(OpenLogs("fake", options, (), {}) for options in (*others, told)))
+
+    assert len(plugin.opened) == 3
+    assert [gauge for gauge in rig.shell.gauges() if gauge.name == ASKED.name] == [ASKED.gauge(0)]
+    assert rig.alarmed() == ["log plugin 'fake', gauges: RuntimeError('a bug in its figures')"]

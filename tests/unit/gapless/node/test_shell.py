@@ -27,9 +27,9 @@ from gapless.core.server.users import Users
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node import upkeep
-from gapless.node.gauges import SESSIONS
+from gapless.node.gauges import COMMIT_SECONDS, SESSIONS, SYNC_SECONDS, TURN_SECONDS
 from gapless.node.machine import Machine
-from gapless.node.shell import SYNC_SECONDS, SYNCS, AsyncShell
+from gapless.node.shell import AsyncShell
 from gapless.security.allow_all import AllowAll
 from gapless.security.anonymous import Anonymous
 from links import FakeLink
@@ -522,16 +522,20 @@ async def test_syncs_run_in_threads_two_at_a_time_and_release_in_order() -> None
     assert len(rig.volume.streams["log"].records) == 7
 
 
-async def test_it_tells_how_many_syncs_there_were_and_how_long_they_took(rig: Rig) -> None:
+async def test_it_tells_how_many_commits_syncs_and_turns_there_were_and_how_long_they_took(rig: Rig) -> None:
     link = await rig.publisher()
-    before = [value_of(rig.shell.gauges(), family) for family in (SYNCS, SYNC_SECONDS)]
+    names = [f"{family.name}_{what}" for family in (COMMIT_SECONDS, SYNC_SECONDS) for what in ("count", "sum")]
+    turns = value_of(rig.shell.gauges(), f"{TURN_SECONDS.name}_count")
+    before = [value_of(rig.shell.gauges(), name) for name in names]
 
     link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
 
-    after = [value_of(rig.shell.gauges(), family) for family in (SYNCS, SYNC_SECONDS)]
-    assert after[0] == before[0] + 1
+    after = [value_of(rig.shell.gauges(), name) for name in names]
+    assert (after[0], after[2]) == (before[0] + 1, before[2] + 1)
     assert after[1] > before[1]
+    assert after[3] > before[3]
+    assert value_of(rig.shell.gauges(), f"{TURN_SECONDS.name}_count") >= turns + 2
 
 
 async def test_an_error_of_the_storage_that_is_not_one_of_ours_is_a_failure_too() -> None:

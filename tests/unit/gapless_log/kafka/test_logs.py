@@ -727,3 +727,27 @@ async def test_a_topic_is_looked_for_until_it_is_there(kafka: Kafka) -> None:
         await host.found()
 
     assert host.all_of(LogTrouble) == [LogTrouble("orders", "Kafka has no topic orders"), LogTrouble("orders", "")]
+
+
+async def test_a_gateway_tells_how_far_it_is_behind_what_it_fetched_and_who_was_elected(
+    kafka: Kafka, host: LogHost
+) -> None:
+    def told() -> dict[str, float]:
+        labels = {pair for gauge in host.plugin.gauges() for pair in gauge.labels if pair[0] == "pubend"}
+        assert labels == {("pubend", only(host))}
+        return {gauge.name: gauge.value for gauge in host.plugin.gauges()}
+
+    kafka.publish(b"a", b"b")
+    await host.behind(only(host), 2)
+    before = told()
+    assert isinstance(await host.append(only(host), batch(host)), Appended)
+    kafka.elect()
+    kafka.publish(b"c")
+    await host.behind(only(host), 3)
+
+    assert (before["gapless_gateway_lag_offsets"], before["gapless_gateway_elections_total"]) == (0, 0)
+    assert before["gapless_gateway_fetched_bytes_total"] > 0
+    assert "gapless_gateway_produce_seconds_count" not in before
+    assert told()["gapless_gateway_elections_total"] == 1
+    assert told()["gapless_gateway_produce_seconds_count"] == 1
+    assert told()["gapless_gateway_fetched_bytes_total"] > before["gapless_gateway_fetched_bytes_total"]

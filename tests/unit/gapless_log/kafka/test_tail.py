@@ -8,6 +8,7 @@ import google_crc32c
 import pytest
 
 from gapless.core.ports import LogPiece
+from gapless_log.kafka import gauges
 from gapless_log.kafka.lineage import Lineage, Place, tick_at
 from gapless_log.kafka.messages import UNKNOWN, Aborted, Code, Fetched
 from gapless_log.kafka.records import Compression, NewRecord, encode
@@ -202,3 +203,13 @@ def test_of_recent_batches_the_last_used_stay_and_all_go_when_nobody_reads() -> 
     recent.rest()
     recent.rest()
     assert not recent.read(0, 1, 1)
+
+
+def test_the_lag_is_what_lies_between_what_was_fetched_and_the_end() -> None:
+    log = partition()
+    log.grow(fetched(batch(0, 3), batch(3, 2)))
+
+    [lag] = [gauge.value for gauge in log.gauges() if gauge.name == gauges.LAG.name]
+    assert lag == 100 - 5
+    log.following = None
+    assert gauges.LAG.name not in {gauge.name for gauge in log.gauges()}

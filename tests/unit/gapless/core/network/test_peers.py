@@ -7,13 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.alarms import AlarmCode
-from gapless.core.gauges import value_of
+from gapless.core.gauges import Family, value_of
 from gapless.core.network.links import GREETING_TIME, SendPayloads
 from gapless.core.network.peers import (
     COMPLAINT_PERIOD,
     DUPLICATE,
     GIVEN_UP,
     LINK_BEHIND,
+    LINK_BYTES,
+    LINK_FRAMES,
+    LINK_ROUND_TRIP,
     LINK_UP,
     LINKS_ENDED,
     REDIAL_MOST,
@@ -618,3 +621,27 @@ def test_a_dial_that_is_closed_without_a_word_was_refused() -> None:
 
     pauses = [(later - earlier) / SECOND for earlier, later in zip(a.dials, a.dials[1:], strict=False)]
     assert all(pause <= REDIAL_REFUSED / SECOND for pause in pauses)
+
+
+def test_what_links_to_a_node_carry_counts_over_all_of_them_and_at_both_ends() -> None:
+    world, a, b = linked()
+    a.send("b", b"x" * 100)
+    a.send("b", b"y" * 100_000, urgent=True)
+    world.advance(2)
+    a.links.on_hangup(a.link_to("b"), world.now)
+    a.settle()
+    world.advance(2)
+    a.dial("b")
+    world.advance(2)
+    b.send("a", b"z")
+    world.run()
+
+    def told(node: LinkNode, family: Family, peer: str, direction: str) -> float:
+        return value_of(list(node.links.gauges()), family, node=peer, direction=direction)
+
+    assert [told(a, LINK_FRAMES, "b", direction) for direction in ("out", "in")] == [2, 1]
+    assert [told(b, LINK_FRAMES, "a", direction) for direction in ("in", "out")] == [2, 1]
+    assert 100_100 < told(a, LINK_BYTES, "b", "out") < 102_000
+    assert told(b, LINK_BYTES, "a", "out") == told(a, LINK_BYTES, "b", "in")
+    assert 0 <= value_of(list(a.links.gauges()), LINK_ROUND_TRIP, node="b") < 1
+    assert 0 <= value_of(list(b.links.gauges()), LINK_ROUND_TRIP, node="a") < 1

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.gauges import value_of, values_by
 from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
 from gapless.core.principals import Principal
 from gapless.core.server import SessionLimits
+from gapless.core.server.gauges import OPENED, REFUSED
 from gapless.core.server.limits import CONNECTIONS
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
@@ -462,3 +464,13 @@ def test_the_operators_log_hears_who_has_connected(broker: Any) -> None:
     [note] = broker.notes
     assert note.text.startswith("client 'desk-7' has connected from 127.0.0.1:9999")
     assert client.session
+
+
+def test_sessions_count_that_were_opened_and_links_that_were_refused_or_ended(broker: Any) -> None:
+    client = broker.client("one")
+    broker.client("two")
+    broker.link().say(hello(instance="three", credentials=b"bad"))
+    client.send(*client.wire.say(ListPubends(1)), b"junk")
+
+    assert value_of(broker.sessions.gauges(), OPENED) == 2
+    assert values_by(broker.sessions.gauges(), REFUSED, "code") == {"unauthorized": 1, "closed": 1}

@@ -34,7 +34,7 @@ def append(publisher: PublisherState, count: int = 1, ms: int = 1000) -> Pending
     events: EventColumns = columns([b"x"] * count)
     before = publisher.pending[-1].last_tick if publisher.pending else publisher.tick
     tick = max(at(ms), before + STEP)
-    batch = PendingBatch(publisher, publisher.epoch, publisher.assigned + 1, tick, events, (), 99, "reply")
+    batch = PendingBatch(publisher, publisher.epoch, publisher.assigned + 1, tick, events, (), 99, "reply", 0)
     publisher.pending.append(batch)
     return batch
 

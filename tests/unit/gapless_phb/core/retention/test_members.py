@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
+from gapless.core.gauges import Histogram
 from gapless.core.network.facts import Enrolled, Held, Hold, Probe
 from gapless.core.outbox import Outbox
 from gapless.core.ports import Write
 from gapless.core.stream.ticks import Tick
 from gapless.security.allow_all import AllowAll
 from gapless_phb.core.damage import Damage
+from gapless_phb.core.gauges import PUBLISH_SECONDS
 from gapless_phb.core.own_log.byte_index import ByteIndex
 from gapless_phb.core.retention.members import AckExpected, Retention
 from gapless_phb.core.rows import PubendRow, SavedPubend
@@ -61,7 +63,16 @@ class World:
         self.outbox: Outbox = Outbox()
         self.source = NumberedSource()
         context = PubendContext(
-            "network", "broker", "volume", TABLES, Settings(), AllowAll(), self.outbox, "", audited=False
+            "network",
+            "broker",
+            "volume",
+            TABLES,
+            Settings(),
+            AllowAll(),
+            self.outbox,
+            "",
+            audited=False,
+            publish_seconds=Histogram(PUBLISH_SECONDS),
         )
         self.timers = Timers(self.outbox)
         saved = SavedPubend(0, PubendRow(PUBEND, 0, ("#",)))

@@ -20,6 +20,7 @@ from gapless_shb.core.pfs.blocks import TICKS_MAX
 from gapless_shb.core.pfs.index import Pfs
 from gapless_shb.core.state.broker_state import ALL_IS_SAID, BrokerState, HomeSays
 from gapless_shb.core.state.consumers import Channel, Consumer
+from gapless_shb.core.state.counts import Counts
 from gapless_shb.core.state.memory import EventSizes, Memory
 from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.pubend import ServedPubend
@@ -44,7 +45,7 @@ class Bench:
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.memory, self.sizes = Memory(128 << 20), EventSizes()
         self.sizes.learn(1, 10)
-        self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20, 1 << 19), self.memory)
+        self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20, 1 << 19), self.memory, Counts())
         self.consumer = Consumer(
             subscription, self.channel, Taker("i", "p", 1, 2), NOBODY, credit, 1 << 20, 4 << 20, request=1, since=0
         )
@@ -53,7 +54,7 @@ class Bench:
         self.page_cache = PageCache(
             self.pfs, FOREVER, readers, self.read_pages, self.fetch, 1 << 20, self.memory, self.sizes
         )
-        sink = ConsumerSink(self.consumer, PUBEND)
+        sink = ConsumerSink(self.consumer, PUBEND, self.position)
         self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start, sink)
 
     def shared_scan(self) -> None:

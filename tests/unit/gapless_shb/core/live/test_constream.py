@@ -253,7 +253,7 @@ def test_what_would_break_a_promise_is_noticed_where_it_happens() -> None:
         with pytest.raises(AssertionError, match="nobody is done with what was not delivered"):
             stream.durable(delivered, released)
     with pytest.raises(AssertionError, match="the head never falls"):
-        stream._pass(head - 1, world.wall)
+        stream._pass(head - 1, world.now, world.wall)
     with pytest.raises(AssertionError, match="a gap has a tick in it"):
         stream.live[client.sid].channel.gap(client.sid, PUBEND, head, head, m.GapReason.DAMAGED)
 

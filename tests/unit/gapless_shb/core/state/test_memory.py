@@ -17,6 +17,7 @@ from gapless_shb.core.catch_up.fetches import RangeFetch, TickFetch, nearness
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.broker_state import CatchUp
 from gapless_shb.core.state.consumers import Channel, Credited
+from gapless_shb.core.state.counts import Counts
 from gapless_shb.core.state.memory import ANSWERED_WITHIN, FIRST, EventSizes, Memory
 from unit.gapless_shb.core.harness import FORGETFUL, Client, World
 from unit.gapless_shb.core.live.test_constream import push, world_with
@@ -32,7 +33,7 @@ class Link(Credited):
 
     def __init__(self, memory: Memory, session: int) -> None:
         self.said: list[object] = []
-        self.channel = Channel(session, self.said.append, [], LinkCredit(16 << 20, memory.least // 2), memory)
+        self.channel = Channel(session, self.said.append, [], LinkCredit(16 << 20, memory.least // 2), memory, Counts())
         self.credit_events, self.credit_bytes, self.payload_max = 1 << 30, 1 << 40, 4 << 20
 
     def fill(self, size: int) -> int:

