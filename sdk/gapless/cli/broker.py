@@ -46,6 +46,10 @@ def broker(
             help="Make the volume if there is none: needed with --config, and where its directory exists and is empty.",
         ),
     ] = False,
+    observe: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Tell figures and health over HTTP there, as 127.0.0.1:7401."),
+    ] = None,
     until_stdin_closes: Annotated[
         bool, typer.Option("--until-stdin-closes", help="End when whoever started the broker is gone.")
     ] = False,
@@ -57,17 +61,21 @@ def broker(
     Ctrl-C stop it in order.
     """
     from gapless.node.assembly import is_everywhere
+    from gapless.node.config import PREFIX
     from gapless.node.node import serve
 
-    settings = configuration(config, data, create=create)
+    said = {f"{PREFIX}OBSERVE__ADDRESS": observe}
+    more = {name: value for name, value in said.items() if value is not None}
+    settings = configuration(config, data, create=create, **more)
     os.umask(0o077)  # the volume's files, which RocksDB makes, are for nobody else
     logging.basicConfig(level=settings.node.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     if data is not None:
-        settings = taking_over(settings, config, data, create=create)
+        settings = taking_over(settings, config, data, create=create, **more)
 
     def announce(node: Node) -> None:
         if as_json:
-            print_json({"url": node.url, "urls": node.urls, "addresses": node.addresses, "pid": os.getpid()})
+            told = {"url": node.url, "urls": node.urls, "addresses": node.addresses, "pid": os.getpid()}
+            print_json(told | ({"observe": node.observe_url} if node.observe_url else {}))
             return
         beyond = any(map(is_everywhere, node.addresses))
         hint = " (from other machines, by this one's name)" if beyond else ""
@@ -94,7 +102,7 @@ def configuration(file: Path | None, data: Path | None, *, create: bool, **more:
     return load_config(file, environment, create=create)
 
 
-def taking_over(settings: NodeConfig, file: Path | None, data: Path, *, create: bool) -> NodeConfig:
+def taking_over(settings: NodeConfig, file: Path | None, data: Path, *, create: bool, **more: str) -> NodeConfig:
     """The configuration of the node that the directory belongs to, if a broker inside a program made it.
 
     A node that is given a name has that one: then such a directory is somebody else's.
@@ -104,7 +112,7 @@ def taking_over(settings: NodeConfig, file: Path | None, data: Path, *, create: 
 
     if "name" in settings.node.model_fields_set or owner_of_volume(settings) != EMBEDDED:
         return settings
-    return configuration(file, data, create=create, **{f"{PREFIX}NODE__NAME": EMBEDDED})
+    return configuration(file, data, create=create, **{f"{PREFIX}NODE__NAME": EMBEDDED, **more})
 
 
 def stop_when_stdin_closes() -> None:

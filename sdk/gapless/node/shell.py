@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -156,6 +156,11 @@ class AsyncShell:
         """The figures of the machine, of its disk, and how often the operator was told of something."""
         yield from self.machine.gauges()
         yield from self._own_gauges()
+
+    def parts(self) -> Iterator[Iterable[Gauge | RaisedAlarm]]:
+        """The same, part by part as `Machine.parts`, and the alarms."""
+        yield from self.machine.parts()
+        yield self.status()
 
     def status(self) -> Iterator[Gauge | RaisedAlarm]:
         """Its own figures, and the alarms."""
