@@ -1,6 +1,6 @@
 """A node's configuration: a TOML file, the environment over it, and all of it checked before anything starts.
 
-    [node]      name, network, roles, insecure, min_free_bytes, log_level
+    [node]      name, network, roles, insecure, min_free_bytes, log_level, log_format
     [storage]   plugin, path, and what else the plugin takes
     [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
     [[auth]]    plugin, and what else it takes; one of them may be [auth]
@@ -78,6 +78,8 @@ class NodeSection(Section):
     """With less left on the disk, publishers have to wait."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What `gapless broker` writes to its log: this, and what is graver."""
+    log_format: Literal["text", "json"] = "text"
+    """How it writes it: as lines for people, or one JSON object a line."""
 
 
 class StorageSection(PluginSection):

@@ -424,13 +424,14 @@ class Node:
         self._cause = ": its disk is full" if isinstance(error, VolumeFullError) else ""
         if isinstance(error, NodeTwiceError):
             self._note(Alarm(AlarmCode.NODE_TWICE, self._shut_out, self._loaded.config.node.name))
-            log.critical("%s", error)
+            log.critical("%s", error, extra={"alarm": AlarmCode.NODE_TWICE.label})
         elif isinstance(error, StorageError):
             has_none = isinstance(error, DescriptorsExhaustedError)
             what = "no file could be opened" if has_none else "the storage has failed"
             text = f"{what}, nothing was acknowledged that is not durable: {error}"
-            self._note(Alarm(AlarmCode.DESCRIPTORS_EXHAUSTED if has_none else AlarmCode.STORAGE_FAILED, text))
-            log.error("%s", text)
+            code = AlarmCode.DESCRIPTORS_EXHAUSTED if has_none else AlarmCode.STORAGE_FAILED
+            self._note(Alarm(code, text))
+            log.error("%s", text, extra={"alarm": code.label})
         else:
             self._crashes.append(time.monotonic())
             culprit = ""
@@ -439,7 +440,7 @@ class Node:
                 culprit = f" while it handled {error.told}, who stays outside for a while"
             text = f"a bug: an exception in a core{culprit}; the node starts over"
             self._note(Alarm(AlarmCode.BROKER_FAILED, f"{text}: {error!r}"))
-            log.error("%s", text, exc_info=error)
+            log.error("%s", text, exc_info=error, extra={"alarm": AlarmCode.BROKER_FAILED.label})
 
     def _note(self, alarm: Alarm) -> None:
         self._alarms.note(alarm, self._clock()[1])

@@ -114,7 +114,7 @@ class AsyncShell:
         self._alarms = alarms
         self.clock = clock
         self._begun = False
-        self._notes = Notes(self._loop, partial(log.info, "%s"))
+        self._notes = Notes(self._loop, lambda note: log.info("%s", note.text, extra=note.fields))
         machine = self.machine = make(self)
         self.links = make_links(self)
         """To other nodes; None where there are no others."""
@@ -306,7 +306,8 @@ class AsyncShell:
     def alarm(self, alarm: Alarm) -> None:
         """For the operator."""
         self._alarms.note(alarm, self.clock()[1])
-        log.warning("%s (%s)", alarm.text, alarm.code.label)
+        fields = {"alarm": alarm.code.label, "about": alarm.about}
+        log.warning("%s (%s)", alarm.text, alarm.code.label, extra=fields)
 
     def note(self, note: Note) -> None:
         """For the operator's log."""
