@@ -77,7 +77,7 @@ async def test_each_scrape_is_read_by_prometheus_and_counters_only_grow(
         for name in NAMES:
             async with session.subscribe("t", name=name):
                 await publisher.send(name.encode())
-        for _ in range(3):
+        for _ in range(2):
             await publisher.send(b"x")
             now = await scraped(client, broker.observe)
             counters = {key for key in before if key[0].endswith(("_total", "_bucket", "_count"))}
@@ -111,12 +111,12 @@ SLOW = (
     "from gapless.node import node\n"
     "open_volume = node.open_volume\n"
     "def slowly(*arguments):\n"
-    "    time.sleep(2)\n"
+    "    time.sleep(1)\n"
     "    return open_volume(*arguments)\n"
     "node.open_volume = slowly\n"
     "main()\n"
 )
-"""A broker whose loop stands for two seconds while it opens its volume."""
+"""A broker whose loop stands for a second while it opens its volume."""
 
 
 async def test_a_broker_that_begins_is_alive_and_not_ready(tmp_path: Path, client: httpx.AsyncClient) -> None:
@@ -179,18 +179,19 @@ async def test_a_broker_that_recovers_says_why(client: httpx.AsyncClient, monkey
 
 
 async def test_a_loop_that_stands_is_told(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.observe.health.TURNS_WITHIN", 0.5)
+    monkeypatch.setattr("gapless.observe.health.TURNS_WITHIN", 0.3)
+    monkeypatch.setattr("gapless.observe.http.LOOK_EVERY", 0.1)
     async with running_node(observe={"address": "127.0.0.1:0"}) as node:
         url = node.observe_url
 
         def ask() -> list[httpx.Response]:
-            time.sleep(2)
+            time.sleep(0.8)
             return [httpx.get(f"{url}{path}") for path in ("/livez", "/readyz")]
 
         asked = asyncio.get_running_loop().run_in_executor(None, ask)
-        time.sleep(2.5)  # noqa: ASYNC251 - the loop stands
+        time.sleep(1.2)  # noqa: ASYNC251 - the loop stands
         standing = await asked
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
         well = await client.get(f"{url}/livez")
 
     assert [answer.status_code for answer in standing] == [503, 503]
