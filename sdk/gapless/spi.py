@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from gapless.core.alarms import Alarm
 from gapless.core.gauges import Gauge
@@ -23,6 +23,10 @@ from gapless.core.principals import Admission, Certificate, Judgement, Later, Pe
 from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
+
+if TYPE_CHECKING:
+    from socket import socket
+    from ssl import SSLContext
 
 __all__ = [
     "Action",
@@ -39,6 +43,7 @@ __all__ = [
     "HasSuccessor",
     "Judgement",
     "Later",
+    "LendsSockets",
     "Link",
     "LinkHandler",
     "Listener",
@@ -478,3 +483,20 @@ class TellsTroubles(Protocol):
         The node asks every second, on the event loop's thread. What it hears for the first time, or with another text,
         it tells its operator; what it hears no more is over.
         """
+
+
+@runtime_checkable
+class LendsSockets(Protocol):
+    """What a transport may have beside: it lends what a server of another protocol stands on, as `[observe]` does."""
+
+    async def bind(self, address: str) -> tuple[Sequence[socket], str]:
+        """Returns sockets that are bound and listen, and the address really bound. Raises ConfigurationError."""
+
+    def tls(self) -> SSLContext | None:
+        """Returns the context for the next connection, by the files as they are now. None: without TLS. Blocks.
+
+        A client may show a certificate, which is then verified. It need not.
+        """
+
+    def certificate_of(self, told: Any) -> Certificate:
+        """Returns what a certificate says that was verified: `told` is what `getpeercert` of `ssl` tells of it."""

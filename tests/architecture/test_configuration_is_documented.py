@@ -17,6 +17,7 @@ from gapless.node.config import (
     ListenSection,
     NetworkSection,
     NodeSection,
+    ObserveSection,
     RoutingSection,
     StorageSection,
 )
@@ -64,6 +65,7 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
     assert documented("### `[routing]` with the router `delta`") == {option.name for option in fields(DeltaOptions)}
     assert documented("## `[[group]]`") == keys(GroupSection)
+    assert documented("## `[observe]`") == keys(ObserveSection)
     assert documented("## `[audit]`") == keys(AuditSection)
     assert documented("## `[limits]`") == keys(LimitsSection)
     assert documented("## `[[limit]]`") == keys(LimitSection)

@@ -34,6 +34,7 @@ from gapless.core.wire.framing import encode_header
 from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.node.config import LimitsSection, NodeSection, make_config
+from gapless.observe import http, pages, snapshot
 from gapless.selectors import lexer, parser, topics
 from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_patterns, check_topic
@@ -187,6 +188,15 @@ CONNECTIONS = {
     "bytes that wait for one link with `tcp`": size(default(TcpOptions, "pending_max")),
     "unfinished frames of a listener with `tcp`": size(default(TcpOptions, "unfinished_max")),
 }
+HTTP = {
+    "connections": f"{http.CONNECTIONS_MAX}",
+    "head of a request": size(http.HEAD_BYTES_MAX),
+    "body of a request": "none is kept",
+    "time for a head, the first or the next": f"{http.HEAD_SECONDS:g} seconds",
+    "time for an answer, until it has left": f"{http.ANSWER_SECONDS:g} seconds",
+    "requests for figures that are answered at a time": f"{pages.WORKING_MAX}",
+    "figures": f"one snapshot in {snapshot.AGE_MAX:g} second",
+}
 MEMORY = {
     "records that are in no data file yet, with `rocksdb`": (
         f"2 times {size(default(RocksdbOptions, 'write_buffer_bytes'))}: for logs, and for the rest"
@@ -220,6 +230,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "Publishers": PUBLISHERS,
     "Subscribers and tokens": SUBSCRIBERS,
     "Connections and frames": CONNECTIONS,
+    "HTTP": HTTP,
     "Memory of a node": MEMORY,
     "For plugins": PLUGINS,
 }

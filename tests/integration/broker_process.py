@@ -56,7 +56,8 @@ class BrokerProcess:
         self.volume = directory / "volume"
         self.environment = dict(environment or {})
         self.sections: dict[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]] = dict(sections)
-        self.url = ""
+        self.url = self.observe = ""
+        """Where clients connect; where it tells figures over HTTP, if it does."""
         self._program = program
         self._address = f"127.0.0.1:{free_ports(1)[0]}"
         self._log = directory / "broker.log"
@@ -118,7 +119,8 @@ class BrokerProcess:
         except BaseException:
             await self.kill()
             raise
-        self.url = json.loads(line)["url"]
+        told = json.loads(line)
+        self.url, self.observe = told["url"], told.get("observe", "")
 
     async def kill(self) -> None:
         """SIGKILL; nothing if it does not run."""

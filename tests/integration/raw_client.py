@@ -36,6 +36,8 @@ class RawClient:
         self.wire = Wire()
         self.heard: list[Any] = []
         """Every message that came."""
+        self.http = b""
+        """What came that is no frame, but an answer for a client of HTTP."""
         self.closed = False
         """Whether the broker has closed the connection."""
 
@@ -109,6 +111,9 @@ class RawClient:
             if not data:
                 self.closed = True
                 return None
+            if data.startswith(b"HTTP/1.1 "):
+                self.http += data
+                continue
             self.heard += self.wire.decode(self._decoder.feed(data))
 
     # Doing what a client does.

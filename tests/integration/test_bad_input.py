@@ -300,6 +300,8 @@ async def test_the_operator_is_told_who_speaks_something_else(
     async with RawClient(bystander.address) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
         assert await client.hear_all() == []
+        assert client.http.startswith(b"HTTP/1.1 400 ")
+        assert b"[observe]" in client.http
 
     [told] = [record.getMessage() for record in caplog.records if "ended:" in record.getMessage()]
     assert "These bytes look like HTTP" in told

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -258,11 +259,14 @@ class PublisherHostingBroker:
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the figures of each pubend: its positions, its sizes, and which SHBs its log waits for."""
-        yield gauges.DISK_FULL.gauge(self._full)
-        yield gauges.CLOCK_BEHIND.gauge(self._alarms[AlarmCode.CLOCK_BEHIND])
-        yield from self._publish_seconds.gauges()
-        for pubend in self._pubends.values():
-            yield from pubend.gauges()
+        return chain.from_iterable(self.parts())
+
+    def parts(self) -> Iterator[Iterable[Gauge]]:
+        """Yields the same, pubend by pubend; see `gapless.core.gauges.TellsInParts`."""
+        yield gauges.DISK_FULL.gauge(self._full), gauges.CLOCK_BEHIND.gauge(self._alarms[AlarmCode.CLOCK_BEHIND])
+        yield self._publish_seconds.gauges()
+        for pubend in list(self._pubends.values()):
+            yield pubend.gauges()
 
     # -------------------------------------------------------------------------------------- what is asked
 

@@ -157,7 +157,7 @@ class Pubend:
         self._outbox.emit(Opened(self.meta, dict(self.release.members)))
 
     def _note(self, what: str) -> None:
-        self._outbox.emit(Note(Subject.PUBEND, f"pubend {self.pubend} {what}"))
+        self._outbox.emit(Note(Subject.PUBEND, f"pubend {self.pubend} {what}", pubend=self.pubend))
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10). Informs the network once that is durable."""

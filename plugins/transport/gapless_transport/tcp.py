@@ -15,7 +15,7 @@ from typing import Any
 from gapless import loggers
 from gapless.core.alarms import Alarm
 from gapless.plugins import hookimpl
-from gapless.spi import Link, LinkHandler, Listener, Transport
+from gapless.spi import Certificate, Link, LinkHandler, Listener, Transport
 from gapless_transport import addresses, sockets, tls
 from gapless_transport.options import checked
 from gapless_transport.tcp_link import TcpLink
@@ -57,9 +57,7 @@ class TcpTransport:
 
     async def listen(self, address: str, accept: Callable[[Link], LinkHandler]) -> Listener:
         """Binds every address that the host of `address` means; with port 0, the first of them."""
-        host, port = addresses.parse(address)
-        bound = await sockets.bind(address, host, port, self._options.backlog)
-        real = addresses.render(host, bound[0].getsockname()[1])
+        bound, real = await self.bind(address)
         return TcpListener(bound, real, accept, self._options, self._listening, self._look)
 
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
@@ -93,6 +91,27 @@ class TcpTransport:
         found = [alarm for files in self.tls_files for alarm in files.troubles()]
         # Both ends may have the same certificate.
         return list({(alarm.code, alarm.about): alarm for alarm in found}.values())
+
+    # For a server of another protocol: see `gapless.spi.LendsSockets`.
+
+    async def bind(self, address: str) -> tuple[Sequence[socket.socket], str]:
+        """Binds as `listen` does, and accepts nothing."""
+        host, port = addresses.parse(address)
+        bound = await sockets.bind(address, host, port, self._options.backlog)
+        return bound, addresses.render(host, bound[0].getsockname()[1])
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The context for the next connection. Here clients need not show a certificate."""
+        if self._listening is None:
+            return None
+        context = self._listening.look().context
+        if self.asks_certificates:
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    def certificate_of(self, told: Any) -> Certificate:
+        """What a certificate says."""
+        return tls.certificate_of(told)
 
     def _look(self) -> None:
         """Looks whether files have changed. Blocks."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias, cast
 
-from gapless.core.wire.framing import FrameDecoder, encode_header
+from gapless.core.wire.framing import LOOKS_LIKE_HTTP, FrameDecoder, encode_header
 from gapless.errors import RemoteProtocolError
 from gapless.spi import Link, LinkHandler
 from gapless_transport import tls
@@ -19,6 +19,16 @@ from gapless_transport.sockets import prepare
 
 CHUNK_BYTES = 256 << 10
 """How much is given to the socket in one piece, and so how much an urgent frame may have to wait for."""
+
+_NO_HTTP = (
+    b"This is a native port of gapless, where no HTTP is spoken. If this broker tells anything over HTTP, then at the"
+    b" address of [observe] in its configuration, which is 127.0.0.1:7401 by default.\n"
+)
+TO_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_NO_HTTP), _NO_HTTP)
+)
+"""What a client of HTTP is told, in words of its own."""
 
 Frame: TypeAlias = "tuple[bytes, ...]"
 """The header, and the payload in one or two parts."""
@@ -247,6 +257,8 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             try:
                 payloads = self._decoder.feed(data)
             except RemoteProtocolError as error:
+                if self._room is not None and str(error).endswith(LOOKS_LIKE_HTTP):
+                    self._write(TO_HTTP)
                 self.give_up(str(error))
                 return
             if payloads:

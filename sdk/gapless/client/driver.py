@@ -18,6 +18,7 @@ from gapless import loggers
 from gapless.client.credentials import reason_of
 from gapless.core.client import LinkSecurity
 from gapless.core.client.link import effects as e
+from gapless.core.wire.framing import LOOKS_LIKE_HTTP
 from gapless.errors import AuthenticationError, ConfigurationError, ConnectionClosedError, GaplessError
 from gapless.security.binding import end_point
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 log = loggers.logger("gapless.client")
 
 FORKED: Final = "the connection belongs to the process this one was forked from: connect anew"
+NATIVE: Final = (
+    "A broker takes clients on its native port, 7400 by default; where it tells tools of itself over HTTP ([observe],"
+    " 7401 by default) it takes none"
+)
 LOOK_SECONDS = 0.75
 """So long whoever leaves waits until it asks the broker for a sign of life, and looks for one again."""
 ANSWER_SECONDS = 4.0
@@ -84,6 +89,8 @@ class ClientLinkOwner:
 
     def on_broken(self, reason: str) -> None:
         """The bytes that came are no frames: the link is over for the core now, whenever it closes."""
+        if reason.endswith(LOOKS_LIKE_HTTP):
+            self._driver.on_http(self.link.peer)
         self.link.close(reason)
         self._driver.on_link_closed(self, reason)
 
@@ -288,6 +295,12 @@ class Driver:
         """The broker, which runs in this process, has ended for good: whoever waits for it is told at once."""
         self.core.end(error, self.now())
         self.pump()
+
+    def on_http(self, address: str) -> None:
+        """Whoever connects first hears of it at once: to dial this address again would not help."""
+        if self._opening is not None and not self._opening.done():
+            text = f"{address} is an HTTP server. {NATIVE}"
+            self._opening.set_exception(ConfigurationError(text))
 
     async def change(self) -> None:
         """Waits until a batch is answered, or the connection changes."""

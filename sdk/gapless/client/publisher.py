@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from typing_extensions import Unpack
 
+from gapless import tracing
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
@@ -108,7 +109,14 @@ class Publisher(ClosedWhenLeft, Recipient):
         PublisherFencedError (a newer publisher owns this name) and PublishUncertainError (the connection was closed
         before the answer).
         """
-        waiter = self.submit(Message(body, properties or {}, topic, **headers))
+        message = Message(body, properties or {}, topic, **headers)
+        if not tracing.is_active():
+            return await self._sent(message)
+        with tracing.sending([message], topic or self.topic) as [traced]:
+            return await self._sent(traced)
+
+    async def _sent(self, message: Message) -> Receipt:
+        waiter = self.submit(message)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -152,7 +160,10 @@ class Publisher(ClosedWhenLeft, Recipient):
         Raises the errors of `send`; InvalidMessageError also if the events do not fit into one frame; StaleTokenError
         if a token stands before the stored one (nothing was logged).
         """
-        return await self.receipts(self.submit_batch(messages, checked_tokens(token)))
+        if not tracing.is_active():
+            return await self.receipts(self.submit_batch(messages, checked_tokens(token)))
+        with tracing.sending(list(messages), self.topic) as traced:
+            return await self.receipts(self.submit_batch(traced, checked_tokens(token)))
 
     def submit_batch(self, messages: Iterable[Message], tokens: Tokens) -> Submission:
         """Publishes like `send_batch`, without waiting."""

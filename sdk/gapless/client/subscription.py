@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from gapless import tracing
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Recipient
@@ -137,7 +138,10 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         if not self._events:
             item = self._next_at_hand(None) or await self._next(None)
             if isinstance(item, Delivery):
-                self._hold(decode(item))
+                events = decode(item)
+                if tracing.is_used():
+                    tracing.received(events, self.name)
+                self._hold(events)
             elif isinstance(item, list):
                 self._hold(item)
             else:

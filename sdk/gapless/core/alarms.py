@@ -304,6 +304,17 @@ class Note(Struct, frozen=True, gc=False):
 
     subject: Subject
     text: str
+    pubend: str = ""
+    subscription: str = ""
+    client_id: str = ""
+    principal: str = ""
+    """What it concerns, for programs that read the log; "": that is not known, or there is none."""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What it concerns, as far as that is known, by the names of the fields."""
+        named = {name: getattr(self, name) for name in ("pubend", "subscription", "client_id", "principal")}
+        return {name: value for name, value in named.items() if value}
 
 
 class AlarmBook:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -101,6 +101,14 @@ class Histogram:
             yield Gauge(f"{name}_bucket", (*pairs, ("le", bound)), count, text, self._grows)
         yield Gauge(f"{name}_sum", pairs, self._sum, text, self._grows)
         yield Gauge(f"{name}_count", pairs, below[-1], text, self._grows)
+
+
+@runtime_checkable
+class TellsInParts(Protocol):
+    """What a role may have beside whose figures are so many that telling them holds a turn: it tells them in parts."""
+
+    def parts(self) -> Iterator[Iterable[Gauge]]:
+        """Yields all of `Role.gauges()`, part by part. Each is read at once, between two of them there are turns."""
 
 
 def value_of(gauges: Iterable[Gauge], family: Family | str, **labels: str) -> int | float:

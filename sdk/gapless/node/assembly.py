@@ -33,6 +33,7 @@ from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptE
 from gapless.node.links import LinksShell, NodeLinks
 from gapless.node.machine import ROUTER_TABLE, STATUS_PART_BYTES, Machine, Shell
 from gapless.node.network import TRANSPORT
+from gapless.node.observing import check_extra, judges_of
 from gapless.node.recovery import VolumeReader
 from gapless.node.rules_watch import RulesWatch
 from gapless.security.allow_all import AllowAll
@@ -75,14 +76,16 @@ class Loaded:
     """Makes links to other nodes, where the configuration names a network."""
     roaming: Roaming | None = None
     """What the SHBs of that network have in common."""
+    observer: Transport | None = None
+    """Lends sockets for HTTP, where the configuration wants that."""
     boot: str = ""
     """`RoleContext.boot` of this process."""
 
     @property
     def transports(self) -> list[Transport]:
         """All that the node listens with."""
-        nodes = [] if self.nodes_transport is None else [self.nodes_transport]
-        return [*nodes, *(transport for _, transport in self.listeners)]
+        others = [each for each in (self.nodes_transport, self.observer) if each is not None]
+        return [*others, *(transport for _, transport in self.listeners)]
 
 
 def load_plugins(config: NodeConfig) -> Loaded:
@@ -123,6 +126,7 @@ def load_plugins(config: NodeConfig) -> Loaded:
         _map_of(config),
         _nodes_transport(config),
         _roaming(config),
+        _observer(config, authenticators),
     )
 
 
@@ -141,6 +145,19 @@ def _nodes_transport(config: NodeConfig) -> Transport | None:
         options = network.transport_options(membership.node.name)
         transport: Transport = plugins.load("transport", TRANSPORT)(options=options)
         network.check_listening(membership.listen, transport)
+    return transport
+
+
+def _observer(config: NodeConfig, authenticators: Mapping[str, Authenticator]) -> Transport | None:
+    section = config.observe
+    if section is None:
+        return None
+    with said_of(config, "observe"):
+        check_extra()
+        transport: Transport = plugins.load("transport", TRANSPORT)(options=section.options)
+        judges = judges_of(section, authenticators, is_local=transport.is_loopback(section.address)) or {}
+        check_certificates(transport, judges)
+        check_exposure(section.address, transport, judges.values(), insecure=config.node.insecure)
     return transport
 
 

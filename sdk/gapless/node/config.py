@@ -1,6 +1,6 @@
 """A node's configuration: a TOML file, the environment over it, and all of it checked before anything starts.
 
-    [node]      name, network, roles, insecure, min_free_bytes, log_level
+    [node]      name, network, roles, insecure, min_free_bytes, log_level, log_format
     [storage]   plugin, path, and what else the plugin takes
     [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
     [[auth]]    plugin, and what else it takes; one of them may be [auth]
@@ -10,6 +10,7 @@
     [network]   file, node, listen: which node this is of a network that is described
     [[group]]   name, members, silence_seconds: pubends in total order
     [audit]     file, queue, required: who came in, and what of consequence was asked for
+    [observe]   address, auth, certificate, key, client_ca: figures and health over HTTP
     [[limit]]   who, and what each of these principals may have and use
     [limits]    what clients are allowed
     [phb] [shb] what the roles take; a role of another name has a section of that name
@@ -77,6 +78,8 @@ class NodeSection(Section):
     """With less left on the disk, publishers have to wait."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What `gapless broker` writes to its log: this, and what is graver."""
+    log_format: Literal["text", "json"] = "text"
+    """How it writes it: as lines for people, or one JSON object a line."""
 
 
 class StorageSection(PluginSection):
@@ -134,6 +137,23 @@ class AuditSection(Section):
     """So many lines may wait to be written."""
     required: bool = False
     """Whether requests wait when that many do; else lines are left out, and counted."""
+
+
+class ObserveSection(Section):
+    """Where the node tells figures and health over HTTP. With TLS, its files are those of a `[[listen]]` with TCP."""
+
+    address: str = "127.0.0.1:7401"
+    auth: tuple[str, ...] | None = None
+    """The authenticators that say who looks; None: all that there are, or on loopback none, as everybody may look."""
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    """Clients may show a certificate signed by it, and need not."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of the transport that lends the sockets."""
+        return self.model_dump(include={"certificate", "key", "client_ca"}, exclude_none=True)
 
 
 class LimitsSection(Section):
@@ -239,6 +259,8 @@ class NodeConfig(BaseModel):
     limit: tuple[LimitSection, ...] = ()
     """The first one that names a principal or its group counts; those of `*` last."""
     audit: AuditSection | None = None
+    observe: ObserveSection | None = None
+    """None: nothing is told over HTTP."""
     network: NetworkSection | None = None
     group: tuple[GroupSection, ...] = ()
     _membership: NodeMembership | None = PrivateAttr(default=None)
@@ -284,6 +306,20 @@ class NodeConfig(BaseModel):
                     raise ValueError(f"listen.{number}: auth: there is no [[auth]] with the plugin {name!r}")
             if listen.auth is not None and not listen.auth:
                 raise ValueError(f"listen.{number}: auth: nobody could connect here; leave it out for all of them")
+        for name in (self.observe and self.observe.auth) or ():
+            if name not in there:
+                raise ValueError(f"observe: auth: there is no [[auth]] with the plugin {name!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _observes_elsewhere(self) -> NodeConfig:
+        address = "" if self.observe is None else self.observe.address
+        for number, listen in enumerate(self.listen):
+            if listen.address == address and not address.endswith(":0"):
+                raise ValueError(
+                    f"observe: address: {address!r} is that of listen.{number}, where clients of gapless connect;"
+                    " HTTP needs one of its own"
+                )
         return self
 
     @model_validator(mode="after")

@@ -68,6 +68,8 @@ class NodeLinks:
         self._shell = shell
         self._links: dict[LinkId, Link] = {}
         self._dials: dict[LinkId, asyncio.Task[None]] = {}
+        self._count_up = 0
+        """How many links are up."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._over = False
@@ -90,6 +92,11 @@ class NodeLinks:
     def gauges(self) -> Iterator[Gauge]:
         """Which nodes there are links to, and what waits there."""
         return self._core.gauges()
+
+    @property
+    def are_none(self) -> bool:
+        """Whether no link to another node is up."""
+        return not self._count_up
 
     # What the router wants: carried out by the next `flush`.
 
@@ -237,10 +244,12 @@ class NodeLinks:
             dial.cancel()
 
     def _up(self, up: LinkUp) -> None:
+        self._count_up += 1
         log.info("link %d to node %r is up", up.link, up.peer)
         self._shell.machine.on_broker_link(up.link, up.peer, up.roles, up.incarnation)
 
     def _down(self, down: LinkDown) -> None:
+        self._count_up -= 1
         log.info("link %d is down", down.link)
         self._shell.machine.on_broker_link_closed(down.link)
 

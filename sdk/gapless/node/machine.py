@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, get_args
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, RaisedAlarm, Subject
-from gapless.core.gauges import Gauge
+from gapless.core.gauges import Gauge, TellsInParts
 from gapless.core.network import facts as routing
 from gapless.core.network.incarnations import started
 from gapless.core.network.seam import Effect, Router, RouterContext
@@ -239,18 +240,19 @@ class Machine:
 
     def gauges(self) -> Iterator[Gauge]:
         """The figures of the sessions, of the router, of each role, and of what they say to each other."""
-        yield SESSIONS.gauge(self.sessions.count)
-        yield from self.sessions.gauges()
-        yield from self.traffic.gauges()
-        yield from self._dispatch.gauges(self._turned)
+        return chain.from_iterable(self.parts())
+
+    def parts(self) -> Iterator[Iterable[Gauge]]:
+        """The same, part by part: each is to be read at once, but between two of them there may be turns."""
+        yield [SESSIONS.gauge(self.sessions.count), *self.sessions.gauges(), *self.traffic.gauges()]
+        yield self._dispatch.gauges(self._turned)
         if self._authority.asks:
-            yield RULES.gauge(self._authority.holds, self._authority.name)
-        yield from self._router.gauges()
+            yield [RULES.gauge(self._authority.holds, self._authority.name)]
+        yield self._router.gauges()
         for role in self._roles:
-            yield from role.gauges()
-        for source, counts in self._counts.items():
-            for kind, count in counts.items():
-                yield FACTS.gauge(count, self._names[source], kind.__name__)
+            yield from role.parts() if isinstance(role, TellsInParts) else (role.gauges(),)
+        rows = ((source, kind, count) for source, counts in self._counts.items() for kind, count in counts.items())
+        yield (FACTS.gauge(count, self._names[source], kind.__name__) for source, kind, count in rows)
 
     def authenticators(self) -> Iterator[Authenticator]:
         """Those of one listener after the other."""
@@ -347,7 +349,7 @@ class Machine:
 
     def on_audit_room(self) -> None:
         """Lines of the audit were written: requests that wait for that go on in the next turn."""
-        self._happened(_nothing)
+        self._happened(lambda: None)
 
     def on_log_answer(self, source: int, answer: LogAnswer) -> None:
         """A numbered log answers the role at this position."""
@@ -355,7 +357,7 @@ class Machine:
 
     def on_credentials_over(self, name: str, reason: str) -> None:
         """An authenticator has found that the credentials of this principal count no more (`AuthContext.end`)."""
-        self._happened(self._take_credentials_over, EndSessionsOf(name, reason, 0))
+        self._happened(self._say_of_users, [EndSessionsOf(name, reason, 0)])
 
     # Commands.
 
@@ -489,9 +491,6 @@ class Machine:
             self._from_roles[type(effect)](effect, NODE)
         if self.sessions.effects:
             self._take_from_sessions()
-
-    def _take_credentials_over(self, end: EndSessionsOf) -> None:
-        self._say_of_users([end])
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)
@@ -795,6 +794,3 @@ class Machine:
         if served and self.sessions.has_more:  # a link was judged by what waits on it
             self._happened(self._take_from_sessions)
 
-
-def _nothing() -> None:
-    """Nothing to take in: the turn itself is what was wanted."""

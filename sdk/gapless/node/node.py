@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -55,12 +55,14 @@ from gapless.node.assembly import (
     watch_rules,
 )
 from gapless.node.gauges import SERVING
+from gapless.node.observing import Observing
 from gapless.node.shell import AsyncShell, Clock, boot_of_system, system_clock
+from gapless.observe.health import Health, Phase
 from gapless.security.audit_file import AuditWriter, open_file
 from gapless.spi import Create
 
 if TYPE_CHECKING:
-    from gapless.core.alarms import RaisedAlarm
+    from gapless.core.alarms import Note, RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.node.config import NodeConfig
     from gapless.node.machine import Machine
@@ -109,6 +111,8 @@ class Node:
         self._suspects = Suspects()
         self._alarms = AlarmBook()
         """Of all machines: why one ended, too."""
+        self._health = Health(asyncio.get_running_loop(), self._lacks)
+        self._observing: Observing | None = None
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -129,17 +133,20 @@ class Node:
         check_settings(loaded, *clock())
         node = cls(loaded, clock, open_audit(config))
         try:
+            if loaded.observer is not None:
+                node._observing = await Observing.begin(loaded, node, node._health, clock)
             if config.create is not Create.NO:
                 await node._try_addresses()
             node._shell = await node._begin(config.create)
         except BaseException:
-            await node._close_audit()
+            await node._close_rest()
             raise
         try:
             await node._listen()
         except BaseException:
             await node.stop("the node could not start")
             raise
+        node._health.become(Phase.SERVING)
         return node
 
     # Getters.
@@ -174,6 +181,11 @@ class Node:
         return urls[0] if urls else self.address  # which says why there is none
 
     @property
+    def observe_url(self) -> str:
+        """What tools ask for figures and health over HTTP; "" where nothing is told there."""
+        return "" if self._observing is None else self._observing.url
+
+    @property
     def serving(self) -> bool:
         """Whether clients are served just now; False while the node recovers from a failure."""
         return self._shell is not None and self._shell.alive
@@ -190,7 +202,25 @@ class Node:
             yield SERVING.gauge(False, self._loaded.config.node.name)
             yield from self._alarms.gauges()
 
+    def parts(self) -> Iterator[Iterable[Gauge | RaisedAlarm]]:
+        """The figures and the alarms, part by part: each is read at once, between two of them there may be turns."""
+        if self._shell is not None and self._shell.alive:
+            yield from self._shell.parts()
+        else:
+            yield [*self.gauges(), *self.alarms()]
+
+    def _lacks(self) -> str:
+        """What it has not got, and cannot serve clients without; "": nothing."""
+        needs_others = len(self._loaded.network.nodes) > 1 and "phb" not in self._loaded.config.node.roles
+        links = None if self._shell is None else self._shell.links
+        return "it has no link to any other node of its network" if needs_others and links and links.are_none else ""
+
     # Commands.
+
+    def note(self, note: Note) -> None:
+        """Puts something into the log, if it serves."""
+        if self._shell is not None:
+            self._shell.note(note)
 
     async def dial(self, accept: Callable[[Link], LinkHandler]) -> Link:
         """A client's link to this node that stays in the process."""
@@ -210,11 +240,12 @@ class Node:
             return
         if self._restarting is not None:
             await asyncio.wait([self._restarting])
+        self._health.become(Phase.STOPPING, reason)
         await self._close_listeners()
         shell, self._shell = self._shell, None
         if shell is not None:
             await shell.stop(reason, STOP_TIMEOUT)
-        await self._close_audit()
+        await self._close_rest()
         self._ended.set()
 
     def let_go(self) -> None:
@@ -224,15 +255,21 @@ class Node:
             shell.let_go()
         if self._audit is not None:
             self._audit.close(STOP_TIMEOUT)
+        if self._observing is not None:
+            self._observing.end()
 
     def reopen_audit(self) -> None:
         """The audit's file was moved away, or will be: the lines that follow go to a new one of its name."""
         if self._audit is not None:
             self._audit.reopen()
 
-    async def _close_audit(self) -> None:
+    async def _close_rest(self) -> None:
+        """Closes what is of all machines."""
+        loop = asyncio.get_running_loop()
         if self._audit is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._audit.close, STOP_TIMEOUT)
+            await loop.run_in_executor(None, self._audit.close, STOP_TIMEOUT)
+        if self._observing is not None:
+            await loop.run_in_executor(None, self._observing.end)
 
     async def wait(self) -> None:
         """Waits until the node has ended. Raises the error for which it gave up, if it did."""
@@ -255,6 +292,8 @@ class Node:
         if self._nodes_listener is not None:
             log.info("node %r takes the links of other nodes on %s", node.name, self.nodes_address)
         log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
+        if self._observing is not None:
+            log.info("node %r tells its figures on %s", node.name, self.observe_url)
 
     async def _try_addresses(self) -> None:
         """Binds all addresses for a moment: a node that cannot listen makes no volume. Raises ConfigurationError."""
@@ -350,6 +389,7 @@ class Node:
         if isinstance(error, NodeTwiceError):
             self._shut_out = str(error)
         self._report(error)
+        self._health.become(Phase.SHUT_OUT if self._shut_out else Phase.RECOVERING, str(error) or type(error).__name__)
         shell.abandon(self._shut_out or f"the broker has failed and recovers{self._cause}")
         if time.monotonic() - self._began > STEADY:
             self._pause = PAUSE_FIRST
@@ -372,7 +412,9 @@ class Node:
             except Exception as another:  # noqa: BLE001 - judged by _is_final
                 error = another
                 self._report(error)
+                self._health.become(Phase.RECOVERING, str(error) or type(error).__name__)
                 continue
+            self._health.become(Phase.SERVING)
             log.warning("node %r has recovered and serves again", self._loaded.config.node.name)
             return
         if self._is_final(error):
@@ -382,13 +424,14 @@ class Node:
         self._cause = ": its disk is full" if isinstance(error, VolumeFullError) else ""
         if isinstance(error, NodeTwiceError):
             self._note(Alarm(AlarmCode.NODE_TWICE, self._shut_out, self._loaded.config.node.name))
-            log.critical("%s", error)
+            log.critical("%s", error, extra={"alarm": AlarmCode.NODE_TWICE.label})
         elif isinstance(error, StorageError):
             has_none = isinstance(error, DescriptorsExhaustedError)
             what = "no file could be opened" if has_none else "the storage has failed"
             text = f"{what}, nothing was acknowledged that is not durable: {error}"
-            self._note(Alarm(AlarmCode.DESCRIPTORS_EXHAUSTED if has_none else AlarmCode.STORAGE_FAILED, text))
-            log.error("%s", text)
+            code = AlarmCode.DESCRIPTORS_EXHAUSTED if has_none else AlarmCode.STORAGE_FAILED
+            self._note(Alarm(code, text))
+            log.error("%s", text, extra={"alarm": code.label})
         else:
             self._crashes.append(time.monotonic())
             culprit = ""
@@ -397,7 +440,7 @@ class Node:
                 culprit = f" while it handled {error.told}, who stays outside for a while"
             text = f"a bug: an exception in a core{culprit}; the node starts over"
             self._note(Alarm(AlarmCode.BROKER_FAILED, f"{text}: {error!r}"))
-            log.error("%s", text, exc_info=error)
+            log.error("%s", text, exc_info=error, extra={"alarm": AlarmCode.BROKER_FAILED.label})
 
     def _note(self, alarm: Alarm) -> None:
         self._alarms.note(alarm, self._clock()[1])
@@ -420,9 +463,10 @@ class Node:
     async def _give_up(self, error: BaseException) -> None:
         log.critical("node %r gives up: %s", self._loaded.config.node.name, error)
         self._error = error
+        self._health.become(Phase.STOPPING, str(error) or type(error).__name__)
         await self._close_listeners()
         self._stopping.set()
-        await self._close_audit()
+        await self._close_rest()
         self._ended.set()
 
 

@@ -16,7 +16,7 @@ MINUTE: Final = 60.0
 class Notes:
     """Writes notes, and counts those beyond the limit. A thousand clients that come back are no thousand lines."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, write: Callable[[str], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, write: Callable[[Note], None]) -> None:
         self._loop = loop
         self._write = write
         self._written: dict[Subject, int] = {}
@@ -30,7 +30,7 @@ class Notes:
             self._timers[subject] = self._loop.call_later(MINUTE, self._end_minute, subject)
         if self._written.get(subject, 0) < LINES_MAX:
             self._written[subject] = self._written.get(subject, 0) + 1
-            self._write(note.text)
+            self._write(note)
         else:
             self._left_out[subject] = self._left_out.get(subject, 0) + 1
 
@@ -45,4 +45,5 @@ class Notes:
         self._written.pop(subject, None)
         left_out = self._left_out.pop(subject, 0)
         if left_out:
-            self._write(f"{left_out:,} more lines about {subject.value} within a minute were left out")
+            text = f"{left_out:,} more lines about {subject.value} within a minute were left out"
+            self._write(Note(subject, text))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,7 @@ class AsyncShell:
         self._alarms = alarms
         self.clock = clock
         self._begun = False
-        self._notes = Notes(self._loop, partial(log.info, "%s"))
+        self._notes = Notes(self._loop, lambda note: log.info("%s", note.text, extra=note.fields))
         machine = self.machine = make(self)
         self.links = make_links(self)
         """To other nodes; None where there are no others."""
@@ -150,6 +150,11 @@ class AsyncShell:
         """The figures of the machine, of its disk, and how often the operator was told of something."""
         yield from self.machine.gauges()
         yield from self._own_gauges()
+
+    def parts(self) -> Iterator[Iterable[Gauge | RaisedAlarm]]:
+        """The same, part by part as `Machine.parts`, and the alarms."""
+        yield from self.machine.parts()
+        yield self.status()
 
     def status(self) -> Iterator[Gauge | RaisedAlarm]:
         """Its own figures, and the alarms."""
@@ -297,7 +302,8 @@ class AsyncShell:
     def alarm(self, alarm: Alarm) -> None:
         """For the operator."""
         self._alarms.note(alarm, self.clock()[1])
-        log.warning("%s (%s)", alarm.text, alarm.code.label)
+        fields = {"alarm": alarm.code.label, "about": alarm.about}
+        log.warning("%s (%s)", alarm.text, alarm.code.label, extra=fields)
 
     def note(self, note: Note) -> None:
         """For the operator's log."""

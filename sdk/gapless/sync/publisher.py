@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 import gapless.client.publisher as awaited
+from gapless import tracing
 from gapless.client.messages import Message
 from gapless.client.pipeline import BATCH_EVENTS, ReadAhead, batch_bytes
 from gapless.client.publisher import checked_tokens
@@ -72,9 +73,10 @@ class Publisher(Blocking[awaited.Publisher]):
 
     def publish(self, message: Message, timeout: float | None = None) -> Receipt:
         """Publishes a Message like `send`."""
-        return self._runner.call(
-            lambda: self._awaited.submit(message), timeout, back=self._note, waiting=lambda: self.waiting
-        )
+        with tracing.sending([message], message.topic or self._awaited.topic) as [traced]:
+            return self._runner.call(
+                lambda: self._awaited.submit(traced), timeout, back=self._note, waiting=lambda: self.waiting
+            )
 
     def submit(self, message: Message) -> Future[Receipt]:
         """Publishes like `send`, without waiting: the future gets the receipt, or the error.
@@ -82,6 +84,7 @@ class Publisher(Blocking[awaited.Publisher]):
         If the future is cancelled, the event is published all the same; `flush` waits for it, and raises its error.
         """
         future: Future[Receipt] = Future()
+        message = tracing.carrying(message)
         call = self._runner.prepare(lambda: self._awaited.submit(message), self._note)
 
         def tell() -> None:
@@ -110,12 +113,13 @@ class Publisher(Blocking[awaited.Publisher]):
     ) -> list[Receipt]:
         """Publishes events as one atomic append, with their input's position; see `gapless.Publisher.send_batch`."""
         listed, tokens = list(messages), checked_tokens(token)
-        return self._runner.call(
-            lambda: self._awaited.receipts(self._awaited.submit_batch(listed, tokens)),
-            timeout,
-            back=self._note,
-            waiting=lambda: self.waiting,
-        )
+        with tracing.sending(listed, self._awaited.topic) as traced:
+            return self._runner.call(
+                lambda: self._awaited.receipts(self._awaited.submit_batch(traced, tokens)),
+                timeout,
+                back=self._note,
+                waiting=lambda: self.waiting,
+            )
 
     def send_all(self, messages: Iterable[Message], timeout: float | None = None) -> Iterator[Receipt]:
         """Publishes events, many at a time, and yields their receipts in order.

@@ -14,9 +14,10 @@ The parts:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
@@ -657,6 +658,15 @@ class SubscriberHostingBroker:
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields how many subscriptions and consumers there are, and the positions on each pubend."""
+        return chain.from_iterable(self.parts())
+
+    def parts(self) -> Iterator[Iterable[Gauge]]:
+        """Yields the same, pubend by pubend; see `gapless.core.gauges.TellsInParts`."""
+        yield self._own_gauges()
+        for stream in list(self._hosting.streams.values()):
+            yield stream.gauges()
+
+    def _own_gauges(self) -> Iterator[Gauge]:
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         yield from self._waiting.gauges()
@@ -668,8 +678,6 @@ class SubscriberHostingBroker:
         yield from self._pinned.gauges()
         yield from self._behind.gauges()
         yield from self._groups.gauges()
-        for stream in self._hosting.streams.values():
-            yield from stream.gauges()
 
     def _say_silence(self) -> None:
         self._hosting.ordering.say_silence()

@@ -608,7 +608,7 @@ class Sessions:
         self._schedule(connection)  # until now it was due when the time for its handshake would be over
         who = f", as {admitted.principal}" if admitted.principal.name else ""
         text = f"client {admitted.client_id!r} has connected from {connection.peer.address}{who}"
-        self.effects.append(Note(Subject.CLIENT, text))
+        self.effects.append(Note(Subject.CLIENT, text, client_id=admitted.client_id, principal=admitted.principal.name))
         if self._audit.is_wanted:
             self._audit.on_sign_in(connection, "admission", "ok", "", admitted.principal)
         self._outbox.begin_session(connection.link)

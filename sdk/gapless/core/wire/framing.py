@@ -14,6 +14,7 @@ Rules of this module: no clock, no I/O, no knowledge of what a payload means.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from google_crc32c import extend, value
 
@@ -24,6 +25,9 @@ HEADER_BYTES = 8
 
 PAYLOAD_BYTES_MAX = 2**31 - 1
 """The longest possible payload, whatever the limit of the receiving end is."""
+
+LOOKS_LIKE_HTTP: Final = "These bytes look like HTTP"
+"""How the error ends when the other end speaks HTTP."""
 
 _HEADER = Struct("<II")
 
@@ -167,5 +171,5 @@ def _length_message(length: int, limit: int, start: bytes) -> str:
     if start.startswith((b"\x16\x03", b"\x15\x03")):
         return f"{message}. These bytes look like TLS: this end speaks without"
     if start.startswith((b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP", b"OPTI", b"CONN", b"PRI ")):
-        return f"{message}. These bytes look like HTTP"
+        return f"{message}. {LOOKS_LIKE_HTTP}"
     return message

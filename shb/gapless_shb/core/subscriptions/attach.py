@@ -446,7 +446,8 @@ class Subscribing:
 
     def _tell_log(self, subscription: SubscriptionRecord, what: str) -> None:
         who = f"subscription {subscription.name!r} of client {subscription.client_id!r}"
-        self._hosting.outbox.emit(Note(Subject.SUBSCRIPTION, f"{who} {what}"))
+        name, client_id = subscription.name, subscription.client_id
+        self._hosting.outbox.emit(Note(Subject.SUBSCRIPTION, f"{who} {what}", subscription=name, client_id=client_id))
 
     def _begin(self, subscription: SubscriptionRecord) -> None:
         """The start is known on every pubend, and final now: makes that durable in one write."""

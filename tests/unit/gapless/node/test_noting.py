@@ -30,7 +30,7 @@ class Clock:
 
 def notes_of(clock: Clock) -> tuple[Notes, list[str]]:
     lines: list[str] = []
-    return Notes(cast("Any", clock), lines.append), lines
+    return Notes(cast("Any", clock), lambda note: lines.append(note.text)), lines
 
 
 def test_beyond_so_many_a_minute_lines_are_counted() -> None:
