@@ -22,6 +22,10 @@ COMMIT_SECONDS = Family(
 SYNC_SECONDS = Family(
     "gapless_volume_sync_seconds", "How long a sync of the volume takes: receipts wait for one.", bounds=SECONDS
 )
+SYNC_RUNNING = Family(
+    "gapless_volume_sync_running_seconds",
+    "How long the sync that runs for longest has been running; 0 without one. A disk that hangs shows here.",
+)
 TURN_SECONDS = Family(
     "gapless_node_turn_seconds",
     "How long a turn of the node takes: as long, nothing else is done that is not in a thread.",

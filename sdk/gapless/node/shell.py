@@ -24,7 +24,7 @@ from gapless.core.server.audit import WITHOUT_END
 from gapless.errors import NodeTwiceError
 from gapless.node import process
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
-from gapless.node.gauges import SERVING, SYNC_SECONDS, TURN_SECONDS
+from gapless.node.gauges import SERVING, SYNC_RUNNING, SYNC_SECONDS, TURN_SECONDS
 from gapless.node.logs import NodeLogs
 from gapless.node.noting import Notes
 from gapless.node.troubles import Troubles
@@ -120,6 +120,8 @@ class AsyncShell:
         self._synced: asyncio.Future[None] | None = None
         """Waited for until no sync runs."""
         self._syncs, self._turns = Histogram(SYNC_SECONDS), Histogram(TURN_SECONDS)
+        self._syncing: dict[int, None] = {}
+        """When the syncs that run were begun, the earliest first."""
         self._rules = watch_rules(self)
         self._troubles = Troubles([*transports, *machine.authenticators()], self.alarm)
         self._upkeep = Upkeep(
@@ -166,6 +168,8 @@ class AsyncShell:
         yield from self._upkeep.gauges()
         for histogram in (self._commit.seconds, self._syncs, self._turns):
             yield from histogram.gauges()
+        running = next(iter(self._syncing), None)
+        yield SYNC_RUNNING.gauge(0 if running is None else (time.perf_counter_ns() - running) / 1e9)
         yield from self._logs.gauges()
         if self.links is not None:
             yield from self.links.gauges()
@@ -366,7 +370,9 @@ class AsyncShell:
     # Syncs.
 
     def _begin_sync(self, group: SyncGroup) -> None:
-        on_synced = partial(self._on_synced, time.perf_counter_ns())
+        began = time.perf_counter_ns()
+        self._syncing[began] = None
+        on_synced = partial(self._on_synced, began)
         if self._threads is not None:
             self._threads.sync(group, on_synced)
         else:
@@ -374,6 +380,7 @@ class AsyncShell:
 
     def _on_synced(self, began: int, group: SyncGroup, error: BaseException | None) -> None:
         now = time.perf_counter_ns()
+        self._syncing.pop(began, None)
         self._syncs.observe((now - began) / 1e9)
         self._commit.on_synced(group, error, now)
         if self._synced is not None and not self._commit.busy:

@@ -27,7 +27,7 @@ from gapless.core.server.users import Users
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node import upkeep
-from gapless.node.gauges import COMMIT_SECONDS, SESSIONS, SYNC_SECONDS, TURN_SECONDS
+from gapless.node.gauges import COMMIT_SECONDS, SESSIONS, SYNC_RUNNING, SYNC_SECONDS, TURN_SECONDS
 from gapless.node.machine import Machine
 from gapless.node.shell import AsyncShell
 from gapless.security.allow_all import AllowAll
@@ -536,6 +536,22 @@ async def test_it_tells_how_many_commits_syncs_and_turns_there_were_and_how_long
     assert after[1] > before[1]
     assert after[3] > before[3]
     assert value_of(rig.shell.gauges(), f"{TURN_SECONDS.name}_count") >= turns + 2
+
+
+async def test_a_sync_that_hangs_shows_while_it_does(rig: Rig) -> None:
+    link = await rig.publisher()
+    assert value_of(rig.shell.gauges(), SYNC_RUNNING) == 0
+    rig.volume.gate.clear()
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
+    await asyncio.sleep(0.02)
+    running = value_of(rig.shell.gauges(), SYNC_RUNNING)
+    await asyncio.sleep(0.02)
+    longer = value_of(rig.shell.gauges(), SYNC_RUNNING)
+    rig.volume.gate.set()
+    await rig.settle()
+
+    assert 0 < running < longer - 0.01
+    assert value_of(rig.shell.gauges(), SYNC_RUNNING) == 0
 
 
 async def test_an_error_of_the_storage_that_is_not_one_of_ours_is_a_failure_too() -> None:
