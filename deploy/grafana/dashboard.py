@@ -66,7 +66,7 @@ ROWS: Final[dict[str, list[Panel]]] = {
         Panel("What lasts", "short", [("gapless_alarm_active{}", "{{code}} {{about}}")]),
         Panel("What was raised", "short", [("increase(gapless_alarms_total{}[$__rate_interval])", "{{code}}")]),
         Panel("Processor", "percentunit", [("rate(process_cpu_seconds_total{}[$__rate_interval])", "{{instance}}")]),
-        Panel("By part", "percentunit", [(rate("gapless_node_part_seconds_total", "part"), "{{part}}")]),
+        Panel("Of it, in turns", "percentunit", [(rate("gapless_node_part_seconds_total", "part"), "{{part}}")]),
         Panel("Memory", "bytes", [("process_resident_memory_bytes{}", "{{instance}}")]),
         Panel("Turn of the loop", "s", spread("gapless_node_turn_seconds")),
         Panel(
@@ -127,9 +127,29 @@ ROWS: Final[dict[str, list[Panel]]] = {
         Panel("Links", "short", [("gapless_broker_link_up{}", "{{instance}} to {{node}}")]),
         Panel("Waits on links", "bytes", [("gapless_broker_link_waiting_bytes{}", "{{instance}} to {{node}}")]),
         Panel("Links are behind", "s", [("gapless_broker_link_behind_seconds{}", "{{instance}} to {{node}}")]),
+        Panel(
+            "Frames on links",
+            "cps",
+            [
+                (
+                    rate("gapless_broker_link_frames_total", "instance, node, direction"),
+                    "{{instance}} {{direction}} {{node}}",
+                )
+            ],
+        ),
+        Panel("Answered after", "s", [("gapless_broker_link_round_trip_seconds{}", "{{instance}} to {{node}}")]),
         Panel("Kept for others", "bytes", [("gapless_router_cached_bytes{}", "{{instance}}")]),
     ],
-    "Kafka": [],
+    "Kafka": [
+        Panel("Behind the topic, in offsets", "short", [("gapless_gateway_lag_offsets{}", "{{pubend}}")]),
+        Panel("Fetched", "Bps", [(rate("gapless_gateway_fetched_bytes_total", "pubend"), "{{pubend}}")]),
+        Panel("Until Kafka answers", "s", spread("gapless_gateway_produce_seconds")),
+        Panel("Followed", "cps", [(rate("gapless_pubend_followed_events_total", "pubend"), "{{pubend}}")]),
+        Panel("Elections", "cps", [(rate("gapless_gateway_elections_total", "pubend"), "{{pubend}}")]),
+        Panel(
+            "Logs that stand still", "short", [(f'gapless_alarm_active{{code="log_stands_still", {ALL}}}', "{{about}}")]
+        ),
+    ],
 }
 
 
