@@ -187,6 +187,9 @@ def test_who_is_above_creates_nothing_more_but_goes_on_with_what_there_is() -> N
         "principal 'shop' may have 250 bytes of logs held back by offline subscriptions, which hold back 300, at this"
         ' broker (pinned_bytes in [[limit]] who = ["shop"]; the broker\'s own limits are in [limits])'
     )
+    office.feed(m.Attach(1, "by ranges", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b""), office.session(7))
+    assert isinstance(office.answers[7], m.RequestFailed)
+    assert len(office.hosting.registry) == 1
     assert isinstance(office.subscribe(3, None), m.Subscribed), "it ends with its session"
     assert isinstance(office.subscribe(4, "another", ADA), m.Subscribed), "others are not concerned"
     assert isinstance(office.subscribe(5, "job"), m.Subscribed), "it may catch up"
