@@ -22,6 +22,7 @@ from gapless.node.machine import Machine
 from gapless.node.node import Node
 from gapless_testing.ports import free_ports
 from integration.broker_process import BrokerProcess, bounded
+from integration.networks_in_process import network_of
 from integration.nodes_in_process import running_node
 
 NAMES = ['with "quotes"', "back\\slash \\n", "ü" * 127 + "x", "\U0001f600" * 63, "{le=}, 1"]
@@ -176,6 +177,22 @@ async def test_a_broker_that_recovers_says_why(client: httpx.AsyncClient, monkey
     assert [alarm["code"] for alarm in told["alarms"]] == ["storage_failed"]
     with pytest.raises(httpx.ConnectError):
         await client.get(f"{url}/livez")
+
+
+async def test_a_node_that_needs_others_is_not_ready_alone(tmp_path: Path, client: httpx.AsyncClient) -> None:
+    async with network_of(tmp_path, "phb", "shb") as network:
+        phb, shb = [await network.start(name, observe={"address": "127.0.0.1:0"}) for name in ("phb", "shb")]
+        await network.until_linked("phb", "shb")
+        await until_ready(client, shb.observe_url)
+        await network.stop("shb")
+        assert (await client.get(f"{phb.observe_url}/readyz")).status_code == 200, "it takes events all the same"
+        await network.stop("phb")
+        shb = await network.start("shb", observe={"address": "127.0.0.1:0"})
+        await asyncio.sleep(0.05)
+        alone = await client.get(f"{shb.observe_url}/readyz")
+        assert (await client.get(f"{shb.observe_url}/livez")).status_code == 200
+
+    assert (alone.status_code, alone.text) == (503, "it has no link to any other node of its network\n")
 
 
 async def test_a_loop_that_stands_is_told(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ class Health:
 
     def become(self, phase: Phase, reason: str = "") -> None:
         """The node is in this phase from now on. `reason`: why, for people."""
+        self._lacking = self._lacks() if phase is Phase.SERVING else ""
         self._state = phase, reason
 
     def look(self) -> None:

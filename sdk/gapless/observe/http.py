@@ -134,7 +134,8 @@ class Server:
     async def _look_forever(self) -> None:
         while True:
             self._look()
-            self._context = await asyncio.to_thread(self._lent.tls)
+            if self._context is not None:
+                self._context = await asyncio.to_thread(self._lent.tls)
             await asyncio.sleep(LOOK_EVERY)
 
     async def _accept_forever(self, listening: socket.socket, config: uvicorn.Config, server: uvicorn.Server) -> None:

@@ -13,7 +13,7 @@ class JsonLines(JsonFormatter):
     """Begins each object with the time, the level, the logger, the node and the message; what else is known follows."""
 
     def __init__(self, node: str) -> None:
-        super().__init__(["message"])
+        super().__init__("%(message)s")
         self._node = node
 
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:

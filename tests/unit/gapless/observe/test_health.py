@@ -74,6 +74,13 @@ async def test_what_it_lacks_makes_it_unready_and_does_not_end_it(rig: Rig) -> N
     assert rig.health.stands() == ""
 
 
+async def test_what_it_lacks_counts_from_the_first_moment(rig: Rig) -> None:
+    rig.lacks = "it has no link"
+    rig.health.become(Phase.SERVING)
+
+    assert rig.health.unready() == "it has no link"
+
+
 @pytest.mark.parametrize("phase", [Phase.SHUT_OUT, Phase.STOPPING])
 async def test_what_no_new_start_would_mend_stays_alive(rig: Rig, phase: Phase) -> None:
     rig.health.become(phase, "why")
