@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from gapless_sim.oracles.liveness import V1LiveDelivery
 from gapless_sim.recording.observation import Oracle, Violation
 from gapless_sim.search import run
 from gapless_sim.search.run import run_seed, undisturbed
@@ -77,3 +82,37 @@ def test_garbage_is_collected_again_afterwards() -> None:
     with undisturbed():
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+class Slow(V1LiveDelivery):
+    """Something comes now and then, and at last all has."""
+
+    def __init__(self, world: Any, *moments: int) -> None:
+        self.clock, self.moments = world, moments
+
+    def settled(self) -> bool:
+        return bool(self.moments) and self.clock.now >= self.moments[-1] * SECOND
+
+    def unsettled(self) -> str:
+        return f"{sum(self.clock.now >= moment * SECOND for moment in self.moments)} have come"
+
+
+@pytest.mark.parametrize(
+    ("moments", "ended"),
+    [
+        ((100,), 100),
+        ((), 270),  # nothing has ever come: it is looked once more, and that is all
+        ((250, 280, 300), 300),
+        ((250, 290, 500), 300 + 30),
+        (tuple(range(250, 2000, 20)), 240 * 5),
+    ],
+)
+def test_what_comes_slowly_is_waited_for_as_long_as_something_comes(moments: tuple[int, ...], ended: int) -> None:
+    world: Any = SimpleNamespace(now=0, is_too_long=False)
+    world.run_until = partial(setattr, world, "now")
+    world.observe = SimpleNamespace(oracles=[Slow(world, *moments)])
+    is_found = bool(moments) and moments[-1] == ended
+    with nullcontext() if is_found else pytest.raises(Violation, match="have come"):
+        run._wait_until_settled(world)
+
+    assert world.now == ended * SECOND
