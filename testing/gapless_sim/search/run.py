@@ -120,18 +120,19 @@ def _run(world: World) -> None:
 def come_right(world: World) -> None:
     """Faults are over: within a while everything must be as it should. Raises Violation where it is not."""
     world.observe.liveness_begins()
-    _wait_until_settled(world)
+    wait_until_settled(world)
     spoilt = [broker for broker in world.brokers.values() if broker.disk.spoilt]
     if spoilt:  # so far pubends were excused of which something cannot be read, and no others
         for broker in spoilt:
             world.sometimes("operator.repaired at last")
             broker.repair()
-        _wait_until_settled(world)
+        wait_until_settled(world)
     if not world.is_too_long:
         world.observe.ended()
 
 
-def _wait_until_settled(world: World) -> None:
+def wait_until_settled(world: World) -> None:
+    """Goes on until no oracle waits for anything. Raises Violation when it has lasted too long."""
     oracles = world.observe.oracles
     end, before = world.now + RECOVERY_LIMIT, ""
     longest = end + EXTENSIONS_MAX * RECOVERY_LIMIT

@@ -113,6 +113,6 @@ def test_what_comes_slowly_is_waited_for_as_long_as_something_comes(moments: tup
     world.observe = SimpleNamespace(oracles=[Slow(world, *moments)])
     is_found = bool(moments) and moments[-1] == ended
     with nullcontext() if is_found else pytest.raises(Violation, match="have come"):
-        run._wait_until_settled(world)
+        run.wait_until_settled(world)
 
     assert world.now == ended * SECOND
