@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import nlargest
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Final
 
 from gapless.core.alarms import Alarm, AlarmCode
@@ -106,18 +106,19 @@ class Pinned:
                 yield
         asked: dict[PubendId, dict[Tick, None]] = {}
         for name, held in found.items():
-            before = self._found.get(name)
+            before = self._found.pop(name, None)  # a few at a time: to free all of them at once would be a long turn
             for pubend, (tick, _) in held.lowest.items():
                 asked.setdefault(pubend, {})[tick] = None
                 if before is not None and pubend in before.sizes:
                     held.sizes[pubend] = before.sizes[pubend]
             yield
-        for name in [name for name in self._found if name not in found]:
+        while self._found:  # those who hold nothing back any more
+            name, before = self._found.popitem()
             self._hosting.pinned.pop(name, None)
-            self._tell(name, self._found[name])
+            self._tell(name, before)
             yield
         self._found = found
-        self._ask(asked)
+        yield from self._ask(asked)
 
     def _look_at(self, stream: Constream, sid: int, found: dict[str, HeldBack]) -> None:
         subscription, position = self._hosting.registry.get(sid), stream.retention_floor.pinning.get(sid)
@@ -136,7 +137,7 @@ class Pinned:
         entry = position.done_upto, sid
         held.lowest[stream.pubend] = min(entry, held.lowest.get(stream.pubend, entry))
 
-    def _ask(self, asked: dict[PubendId, dict[Tick, None]]) -> None:
+    def _ask(self, asked: dict[PubendId, dict[Tick, None]]) -> Iterator[None]:
         self._answers.clear()
         self._missing.clear()
         for pubend, ticks in asked.items():
@@ -144,6 +145,7 @@ class Pinned:
             while portion := tuple(islice(left, TICKS_MAX)):
                 self._missing.add((pubend, portion[0]))
                 self._hosting.outbox.emit(Post(host, HOST, encode(AskBytesAbove(pubend, portion))))
+                yield from repeat(None, len(portion))
 
     # --------------------------------------------------------------------------------------------- judging
 
