@@ -66,7 +66,7 @@ ROWS: Final[dict[str, list[Panel]]] = {
         Panel("What lasts", "short", [("gapless_alarm_active{}", "{{code}} {{about}}")]),
         Panel("What was raised", "short", [("increase(gapless_alarms_total{}[$__rate_interval])", "{{code}}")]),
         Panel("Processor", "percentunit", [("rate(process_cpu_seconds_total{}[$__rate_interval])", "{{instance}}")]),
-        Panel("Of it, in turns", "percentunit", [(rate("gapless_node_part_seconds_total", "part"), "{{part}}")]),
+        Panel("Of it, in turns", "percentunit", [(rate("gapless_node_turn_seconds_sum"), "{{instance}}")]),
         Panel("Memory", "bytes", [("process_resident_memory_bytes{}", "{{instance}}")]),
         Panel("Turn of the loop", "s", spread("gapless_node_turn_seconds")),
         Panel(

@@ -11,7 +11,6 @@ a machine has said is heard before the next turn of any machine.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -163,7 +162,6 @@ class Node:
         self.nodes = nodes
         self.name = name
         self.authority = loaded.authorizer
-        self.tick = time.perf_counter_ns
         self.taps: Sequence[Tap] = ()
         self.volume = MemoryDisk().open(VolumeIdentity("", name))
         self._writer = VolumeWriter(self.volume)

@@ -5,12 +5,11 @@ Rules of this module: as for the cores (`gapless.core`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
-from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect
 from gapless.core.ports import Handler, LinkHasRoom, LogAnswer, RequestHandler, Role, RulesReplaced, SessionEnded
@@ -18,10 +17,7 @@ from gapless.core.server.inquiry_mail import MAILBOX
 from gapless.core.server.joining import JOINS
 from gapless.core.stream.ticks import PubendId, name_of
 from gapless.errors import ConfigurationError
-from gapless.node.gauges import PART_SECONDS
 from gapless.selectors.topics import topic_matches
-
-Returned = TypeVar("Returned")
 
 PUBEND_OF: Final[dict[type, Callable[[Any], PubendId]]] = {
     routing.AskPubend: attrgetter("want.pubend"),
@@ -43,15 +39,9 @@ LOG_ANSWERS: Final = get_args(LogAnswer)
 class Dispatch:
     """The handlers of all roles. A fact that nobody takes is dropped: the seam is lossy."""
 
-    def __init__(self, roles: Sequence[Role], tick: Callable[[], int]) -> None:
-        """`tick` tells nanoseconds: how long each role is called is measured by that.
-
-        Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend.
-        """
+    def __init__(self, roles: Sequence[Role]) -> None:
+        """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._names = [role.name for role in roles]
-        self._tick = tick
-        self._spent = [0] * (len(roles) + 1)
-        """For how long each role was called, in nanoseconds, by position; the last one is the router."""
         self.touched: set[int] = set()
         """The roles that were called since this was last cleared, by position: they may want something."""
         tables: list[dict[type, Handler]] = [
@@ -107,29 +97,14 @@ class Dispatch:
             raise ConfigurationError(f"the roles {names[0]!r} and {names[1]!r} both host {opened.meta.pubend}")
         self._hosted[opened.meta.pubend] = source, opened.meta
 
-    def measured(self, source: int, call: Callable[..., Returned], *arguments: object) -> Returned:
-        """Calls a part, and counts the time for it: for a role, by position, or for the router (-1)."""
-        began = self._tick()
-        returned = call(*arguments)
-        self._spent[source] += self._tick() - began
-        return returned
-
     def _touching(self, source: int, handler: Callable[..., None]) -> Callable[..., None]:
-        touch, tick, spent = self.touched.add, self._tick, self._spent
+        touch = self.touched.add
 
         def handle(*said_and_time: Any) -> None:
             touch(source)
-            began = tick()
             handler(*said_and_time)
-            spent[source] += tick() - began
 
         return handle
-
-    def gauges(self, turns: int) -> Iterator[Gauge]:
-        """Yields how long each part was at work, of so many nanoseconds in all."""
-        for name, spent in zip((*self._names, "router"), self._spent, strict=True):
-            yield PART_SECONDS.gauge(spent / 1e9, name)
-        yield PART_SECONDS.gauge(max(0, turns - sum(self._spent)) / 1e9, "rest")
 
     def _requests_of(self, roles: Sequence[Role]) -> dict[type, RequestHandler]:
         """The handler of each client message that one role answers; several may answer what the network is asked."""

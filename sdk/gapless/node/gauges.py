@@ -31,12 +31,6 @@ TURN_SECONDS = Family(
     "How long a turn of the node takes: as long, nothing else is done that is not in a thread.",
     bounds=SECONDS,
 )
-PART_SECONDS = Family(
-    "gapless_node_part_seconds_total",
-    "How long turns were in each role, in the router, and in the rest: clients' sessions and links, and the volume.",
-    ("part",),
-    counter=True,
-)
 FACTS = Family(
     "gapless_facts_total",
     "What the parts of the broker said to each other, by who and what.",

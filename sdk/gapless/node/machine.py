@@ -99,10 +99,6 @@ class Shell(Protocol):
         """Tells monotonic nanoseconds, and milliseconds since 1970."""
 
     @property
-    def tick(self) -> Callable[[], int]:
-        """Tells nanoseconds, for figures of how long something took: nothing that is done depends on it."""
-
-    @property
     def taps(self) -> Sequence[Tap]:
         """Who listens; asked once."""
 
@@ -183,7 +179,7 @@ class Machine:
         self._volume = volume
         self._audit = audit
         self._shell = shell
-        self._dispatch = Dispatch(roles, shell.tick)
+        self._dispatch = Dispatch(roles)
         inquired = self._dispatch.inquired
         inquired[AskStatus] = {NODE: self._on_ask_status}
         self._inquiries = Inquiries(broker, authority, inquired, self._tell_session, audit)
@@ -220,8 +216,7 @@ class Machine:
         self._due: int | None = None
         self._role_dues: list[int | None] = [None] * len(self._roles)
         """The deadline of each role, as it was when the role was last asked what it wants."""
-        self._now, self._wall, self._turned = 0, 0, 0
-        """The times of the turn, and how many nanoseconds all turns took."""
+        self._now, self._wall = 0, 0
         self._names = {ROUTER: "router", SESSIONS_PART: "sessions", NODE: "node"} | {
             source: role.name for source, role in enumerate(roles)
         }
@@ -245,7 +240,6 @@ class Machine:
     def parts(self) -> Iterator[Iterable[Gauge]]:
         """The same, part by part: each is to be read at once, but between two of them there may be turns."""
         yield [SESSIONS.gauge(self.sessions.count), *self.sessions.gauges(), *self.traffic.gauges()]
-        yield self._dispatch.gauges(self._turned)
         if self._authority.asks:
             yield [RULES.gauge(self._authority.holds, self._authority.name)]
         yield self._router.gauges()
@@ -393,7 +387,6 @@ class Machine:
         self.scheduled = False
         if not self.alive:
             return
-        began = self._shell.tick()
         try:
             now, wall = self._now, self._wall = self._shell.clock()
             if self._audit.is_wanted:
@@ -413,7 +406,6 @@ class Machine:
             self._due = self.deadline()
             if self._due is not None:
                 self._shell.arm(now, self._due)
-            self._turned += self._shell.tick() - began
         except Exception as error:  # noqa: BLE001 - whatever it is, this machine cannot go on
             self.fail(error)
 
@@ -484,7 +476,7 @@ class Machine:
             if type(cookie) is Appended:
                 self._dispatch.log_answers[source][Appended](cookie, now, wall)
             else:
-                self._dispatch.measured(source, self._roles[source].on_durable, cookie, now, wall)
+                self._roles[source].on_durable(cookie, now, wall)
 
     def _say_of_users(self, said: Iterable[UserEffect]) -> None:
         for effect in said:
@@ -494,7 +486,7 @@ class Machine:
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)
-        self._dispatch.measured(source, self._roles[source].on_read, result, self._now, self._wall)
+        self._roles[source].on_read(result, self._now, self._wall)
 
     def _take_log_answer(self, source: int, answer: LogAnswer) -> None:
         self._dispatch.log_answers[source][type(answer)](answer, self._now, self._wall)
@@ -559,7 +551,7 @@ class Machine:
         for source, due in enumerate(self._role_dues):
             if due is not None and due <= now:
                 self._dispatch.touched.add(source)
-                self._dispatch.measured(source, self._roles[source].on_deadline, now, wall)
+                self._roles[source].on_deadline(now, wall)
 
     # The parts against each other: what the router said, then what each role says to it, until all are silent.
 
@@ -579,7 +571,7 @@ class Machine:
                 touched.clear()
                 for source in asked:
                     role = self._roles[source]
-                    for said in self._dispatch.measured(source, role.take_effects, now, wall):
+                    for said in role.take_effects(now, wall):
                         self._from_roles[type(said)](said, source)
                     self._role_dues[source] = role.deadline()
             if self.sessions.effects:
@@ -626,7 +618,7 @@ class Machine:
 
     def _tell_router(self, fact: object, source: int) -> None:
         self._pass(source, fact)
-        said = self._dispatch.measured(ROUTER, self._to_router[type(fact)], self._now, fact)
+        said = self._to_router[type(fact)](self._now, fact)
         if said:
             for effect in said:
                 self._pass(ROUTER, effect)
@@ -793,4 +785,3 @@ class Machine:
                 owner.serve(work, self._now)
         if served and self.sessions.has_more:  # a link was judged by what waits on it
             self._happened(self._take_from_sessions)
-

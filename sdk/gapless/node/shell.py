@@ -77,7 +77,6 @@ def boot_of_system() -> str:
 class AsyncShell:
     """A machine with its volume, its links and its timer."""
 
-    tick = staticmethod(time.perf_counter_ns)
     taps: Sequence[Tap] = ()
 
     def __init__(

@@ -130,11 +130,6 @@ class SimBroker:
         """What it hosts."""
         return frozenset(self.loaded.open_roles)
 
-    @staticmethod
-    def tick() -> int:
-        """Nothing takes any time."""
-        return 0
-
     @property
     def taps(self) -> Sequence[Tap]:
         """The watchers of the routing seam."""

@@ -221,7 +221,7 @@ def test_an_address_for_every_interface_is_known(address: str, everywhere: bool)
 
 def shell(now: int) -> Any:
     """What a machine needs of a shell while it is made."""
-    return SimpleNamespace(clock=lambda: (now, WALL), tick=lambda: 0, taps=())
+    return SimpleNamespace(clock=lambda: (now, WALL), taps=())
 
 
 def test_a_role_that_refuses_its_section_names_the_file_and_the_section(installed: dict[Any, Any]) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, cast, get_args
 
 import pytest
 
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode, Note, RaisedAlarm
-from gapless.core.gauges import Gauge, value_of, values_by
+from gapless.core.gauges import Gauge, value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import Know, NetworkMap, Save
 from gapless.core.network.seam import Effect, Router, RouterContext
@@ -56,7 +55,7 @@ from gapless.core.wire.messages import (
     Verifier,
 )
 from gapless.errors import ConfigurationError
-from gapless.node.gauges import FACTS, PART_SECONDS, SESSIONS
+from gapless.node.gauges import FACTS, SESSIONS
 from gapless.node.link_owner import BYTES, FRAMES
 from gapless.node.machine import ROUNDS_MAX, Cookie, Machine, Network
 from gapless.security.allow_all import AllowAll
@@ -100,7 +99,6 @@ class Rig:
         self.volume = FakeVolume()
         self.now, self.wall = NOW, WALL
         self.heard: list[tuple[str, object]] = []
-        self.ticks = count(0, 1000)  # whatever is measured takes a microsecond, and what it calls
         self.taps = [lambda source, said: self.heard.append((source, said))]
         self.calls: list[Any] = []
         self.due: int | None = None
@@ -144,9 +142,6 @@ class Rig:
 
     def clock(self) -> tuple[int, int]:
         return self.now, self.wall
-
-    def tick(self) -> int:
-        return next(self.ticks)
 
     def schedule(self) -> None:
         self.calls.append("schedule")
@@ -474,7 +469,7 @@ def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None
 
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
     told = [row for part in parts for row in part.rows]
-    counted = {FRAMES.name, BYTES.name, PART_SECONDS.name}  # the answer itself is counted there
+    counted = {FRAMES.name, BYTES.name}  # the answer itself is counted there
     pairs = zip(told, [*rig.machine.gauges(), *rig.alarms.alarms()], strict=True)
     assert all(one == other for one, other in pairs if getattr(one, "name", "") not in counted)
     assert len(payloads) > 1
@@ -789,13 +784,3 @@ def test_a_role_that_was_not_called_is_not_asked_what_it_wants(rig: Rig) -> None
     rig.call_roles()
 
     assert rig.turn().operations == write.operations
-
-
-def test_what_parts_do_is_measured_and_the_rest_of_a_turn_is_nobody_s(rig: Rig) -> None:
-    before = values_by(rig.machine.gauges(), PART_SECONDS, "part")
-    rig.connect(1).say(Publish(1, 1, 1, columns(b"a"), b""))
-    rig.durable(rig.turn())
-
-    spent = values_by(rig.machine.gauges(), PART_SECONDS, "part")
-    assert {part for part in spent if spent[part] > before[part]} == {rig.role.name, "router", "rest"}
-    assert sum(spent.values()) * 1e9 < next(rig.ticks)
