@@ -33,28 +33,23 @@ BYTES = Family(
 class Traffic:
     """What has passed the links of all clients, counted by what arrives, and leaves, at once."""
 
-    __slots__ = ("_bytes_in", "_bytes_out", "_frames_in", "_frames_out")
+    __slots__ = ("bytes_in", "bytes_out", "frames_in", "frames_out")
 
     def __init__(self) -> None:
-        self._frames_in = self._bytes_in = self._frames_out = self._bytes_out = 0
-
-    def on_in(self, payloads: Sequence[bytes]) -> None:
-        """These came."""
-        self._frames_in += len(payloads)
-        self._bytes_in += sum(map(len, payloads))
+        self.frames_in = self.bytes_in = self.frames_out = self.bytes_out = 0
 
     def on_out(self, payloads: Sequence[Payload]) -> None:
         """These were sent."""
-        self._frames_out += len(payloads)
+        self.frames_out += len(payloads)
         for payload in payloads:
-            self._bytes_out += len(payload) if isinstance(payload, bytes) else len(payload[0]) + len(payload[1])
+            self.bytes_out += len(payload) if isinstance(payload, bytes) else len(payload[0]) + len(payload[1])
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields all of it."""
-        yield FRAMES.gauge(self._frames_in, "in")
-        yield FRAMES.gauge(self._frames_out, "out")
-        yield BYTES.gauge(self._bytes_in, "in")
-        yield BYTES.gauge(self._bytes_out, "out")
+        yield FRAMES.gauge(self.frames_in, "in")
+        yield FRAMES.gauge(self.frames_out, "out")
+        yield BYTES.gauge(self.bytes_in, "in")
+        yield BYTES.gauge(self.bytes_out, "out")
 
 
 class LinkOwner:
@@ -74,7 +69,9 @@ class LinkOwner:
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived."""
-        self._traffic.on_in(payloads)
+        traffic = self._traffic
+        traffic.frames_in += len(payloads)
+        traffic.bytes_in += sum(map(len, payloads))
         self._machine.on_frames(self._number, payloads)
 
     def on_broken(self, reason: str) -> None:

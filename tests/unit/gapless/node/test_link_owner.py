@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 from gapless.core.gauges import values_by
-from gapless.node.link_owner import BYTES, FRAMES, Traffic
+from gapless.node.link_owner import BYTES, FRAMES, LinkOwner, Traffic
+from links import FakeLink
+
+if TYPE_CHECKING:
+    from gapless.node.machine import Machine
 
 
 def test_frames_and_bytes_count_in_both_directions() -> None:
     traffic = Traffic()
-    traffic.on_in([b"abc", b"d"])
+    owner = LinkOwner(cast("Machine", SimpleNamespace(traffic=traffic, on_frames=lambda *_: None)), 1, FakeLink())
+    owner.on_frames([b"abc", b"d"])
     traffic.on_out([b"ef", (b"head", b"body!")])
     traffic.on_out([b"g"])
 
