@@ -391,7 +391,7 @@ CONSUMERS = (
         "credit_ignored",
         ("T26",),
         "Live consumers are sent events whatever credit they gave.",
-        (Edit(f"{_DELIVERY}._send", "if consumer.spend_all(mask.bit_count(), len(payload)):", "if payload:"),),
+        (Edit(f"{_DELIVERY}._send", "if consumer.spend_all(count, len(payload)):", "if payload:"),),
         ("P1",),
         "A live consumer with a small window that takes slowly: its client ends the session for a breach of the"
         " protocol.",
