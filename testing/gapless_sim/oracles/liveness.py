@@ -321,7 +321,10 @@ class V3LiveRelease(Judge):
 
 
 class V4NoStorm(Judge):
-    """In the liveness phase, a pubend is asked for one range by one SHB a few times at most."""
+    """In the liveness phase, a pubend is asked for one range by one SHB a few times at most.
+
+    A broker on the way may ask more often for what it has no room to keep: each time it has passed on a part of it.
+    """
 
     name = "V4"
 
@@ -331,7 +334,7 @@ class V4NoStorm(Judge):
 
     def asked(self, broker: str, want: routing.Want) -> None:
         """A PHB is asked."""
-        if self.model.liveness_since < 0:
+        if self.model.liveness_since < 0 or not want.shb:
             return
         key = want.pubend, want.shb, want.ranges
         count = self._counts[key] = self._counts.get(key, 0) + 1

@@ -161,9 +161,9 @@ class ModelFixture:
         broker: Any = SimpleNamespace(name=NODE, gauges=lambda: figures, disk_driver=SimpleNamespace(records=read))
         self.observe.booted(broker)
 
-    def ask(self, *ranges: tuple[int, int], pubend: str = P) -> None:
-        """A PHB is asked."""
-        self.observe.asked(NODE, Want(pubend, ranges, None, SHB, again=False))
+    def ask(self, *ranges: tuple[int, int], pubend: str = P, shb: str = SHB) -> None:
+        """A PHB is asked. `shb`: "" by a broker that had no room for the answer."""
+        self.observe.asked(NODE, Want(pubend, ranges, None, shb, again=False))
 
     # Subscribers.
 

@@ -217,6 +217,8 @@ def test_v4_one_range_is_asked_for_a_few_times() -> None:
 
     for _ in range(SAME_WANT_MOST):
         fixture.ask((10, 20))
+        fixture.ask((10, 20), shb="")
+        fixture.ask((10, 20), shb="")
     fixture.ask((10, 30))
     with violates("V4"):
         fixture.ask((10, 20))
