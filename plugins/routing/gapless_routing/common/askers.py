@@ -23,8 +23,6 @@ UNDER_WAY: Final = 10 * SECOND
 """An answer may be on its way for so long; then whoever still asks has not got it."""
 RUNS_MAX: Final = 4096
 """So many runs of one asker are remembered; the oldest ticks go first."""
-KEPT_BYTES: Final = 65_536
-"""So much of what comes of one pubend is kept for a broker to which there is no room."""
 
 
 @dataclass(slots=True)
@@ -39,10 +37,8 @@ class Asker:
     """Until when it does."""
     sent: IntervalMap[tuple[Stamp, int]] = field(default_factory=IntervalMap)
     """What it was sent lately on the link that there is: under which stamp, and until when that may be on its way."""
-    kept: list[Knowledge] = field(default_factory=list)
-    """What came for it while its link was full, …"""
     missed: IntervalSet = field(default_factory=IntervalSet)
-    """… and where the rest of that lies, which was not kept."""
+    """Where that lies which came for it while there was no room, and was not kept."""
 
 
 class Askers:
@@ -111,23 +107,15 @@ class Askers:
             asker.above = None
         return answers
 
-    def keep(self, name: BrokerId, knowledge: Knowledge, now: int) -> None:
-        """Something came while there was no room on a broker's link: if the broker waits for it, it may be kept.
+    def is_waiting(self, name: BrokerId, knowledge: Knowledge, now: int) -> bool:
+        """Whether a broker waits for some of what is said."""
+        runs = self._askers[name].runs.overlapping(knowledge.lo, knowledge.hi)
+        return any(now < until for _, _, (_, until) in runs)
 
-        One statement is kept in any case, or a cache smaller than what is asked for would lose it again and again.
-        """
-        asker = self._askers[name]
-        if not any(now < run[2][1] for run in asker.runs.overlapping(knowledge.lo, knowledge.hi)):
-            return
-        if asker.kept and sum(each.data.size for each in asker.kept) + knowledge.data.size > KEPT_BYTES:
-            asker.missed.add(knowledge.lo, knowledge.hi)
-        else:
-            asker.kept.append(knowledge)
-
-    def pop_kept(self, name: BrokerId) -> Knowledge | None:
-        """Returns what was kept first for a broker, and keeps it no more; None: nothing is."""
-        asker = self._askers.get(name)
-        return asker.kept.pop(0) if asker is not None and asker.kept else None
+    def miss(self, name: BrokerId, ranges: Ranges) -> None:
+        """What came for a broker in these ranges was not kept."""
+        for lo, hi in ranges:
+            self._askers[name].missed.add(lo, hi)
 
     def take_missed(self, name: BrokerId) -> IntervalSet:
         """Returns where that lies which came for a broker and was not kept; it is forgotten."""
@@ -136,13 +124,6 @@ class Askers:
             return IntervalSet()
         missed, asker.missed = asker.missed, IntervalSet()
         return missed
-
-    def let_go(self) -> None:
-        """What is kept may be true no more."""
-        for asker in self._askers.values():
-            for knowledge in asker.kept:
-                asker.missed.add(knowledge.lo, knowledge.hi)
-            asker.kept = []
 
     def waiting(self, name: BrokerId, now: int) -> list[tuple[Stamp, Ranges]]:
         """What a broker waits for, by its need."""

@@ -224,6 +224,7 @@ class PubendFlow(Generic[PubendT]):
 
     def on_link_down(self, broker: BrokerId) -> None:
         """A link to a broker is gone, with the answers that were on their way."""
+        self.relay.on_link_down(broker)
         for stream in self._streams.values():
             stream.askers.link_down(broker)
             self._begin_anew(stream, broker)

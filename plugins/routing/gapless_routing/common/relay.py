@@ -54,6 +54,8 @@ EVENT_BYTES: Final = 200
 """What an event takes in memory beside its bytes, about: small ones take more than they hold."""
 BATCH_BYTES: Final = 400
 """What a batch of events takes beside them, about: where events come one by one, each is a batch."""
+KEPT_BYTES: Final = 256 << 10
+"""So much of what comes for a broker is kept while there is no room on the link to it."""
 RUNS_MAX: Final = 4096
 """So many runs of silence are kept of a pubend."""
 TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
@@ -162,6 +164,8 @@ class RelayedPubend(KnownPubend):
     """The directions in which it is said."""
     askers: Askers = field(default_factory=Askers)
     asked: RecentWants = field(default_factory=lambda: RecentWants(TIMES))
+    taken_back: int = 0
+    """How often something that was told of it may have become untrue."""
 
     @property
     def is_cached(self) -> bool:
@@ -197,13 +201,26 @@ class RelayedPubend(KnownPubend):
         pubend's broker may have logged something, what was told as silence is asked for again; what was told of events
         stays, because they were published, and nobody else has them.
         """
-        self.askers.let_go()
+        self.taken_back += 1
         if not meta.timed and meta.voids != self.meta.voids:
             for lo, hi in meta.voids:
                 self.cache.forget(lo, hi)
         for fork in meta.forks:
             if fork not in self.meta.forks:
                 self.cache.forget_silence(fork[0], self.cache.known_upto)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What came for a broker while its link was full, and may not be cached any more."""
+
+    answers: list[tuple[PubendId, int, Knowledge]] = field(default_factory=list)
+    """Each with what `taken_back` of its pubend was."""
+    size: int = 0
+
+    def has_room(self, knowledge: Knowledge) -> bool:
+        """One is kept in any case, or a cache smaller than what is asked for would lose it again and again."""
+        return not self.answers or self.size + knowledge.data.size <= KEPT_BYTES
 
 
 class Relay:
@@ -225,6 +242,7 @@ class Relay:
         self._cache_bytes = cache_bytes
         self._unanswered: dict[BrokerId, None] = {}
         """Who asked for something that is known here, and for which there was no room."""
+        self._kept: dict[BrokerId, Kept] = {}
         self._looked_at: tuple[str, EventBatch, int] | None = None
         """In a direction, what of a batch is wanted there: of what is at hand that is asked twice."""
 
@@ -544,9 +562,21 @@ class Relay:
         view = _view(pubend, knowledge)
         for asker in pubend.askers.names:
             if asker != CORE and self._links.is_full(asker):
-                pubend.askers.keep(asker, knowledge, self._state.now)
+                self._keep(pubend, asker, knowledge)
             else:
-                self._answer(pubend, asker, knowledge, view, pushed.get(asker, ()))
+                unsent = self._answer(pubend, asker, knowledge, view, pushed.get(asker, ()))
+                pubend.askers.miss(asker, unsent)
+
+    def _keep(self, pubend: RelayedPubend, asker: BrokerId, knowledge: Knowledge) -> None:
+        """Something came while there was no room on a broker's link: if the broker waits for it, it may be kept."""
+        if not pubend.askers.is_waiting(asker, knowledge, self._state.now):
+            return
+        kept = self._kept.setdefault(asker, Kept())
+        if kept.has_room(knowledge):
+            kept.answers.append((pubend.meta.pubend, pubend.taken_back, knowledge))
+            kept.size += knowledge.data.size
+        else:
+            pubend.askers.miss(asker, ((knowledge.lo, knowledge.hi),))
 
     def _answer(
         self,
@@ -555,12 +585,15 @@ class Relay:
         knowledge: Knowledge,
         view: KnowledgeStream,
         pushed: Sequence[Knowledge],
-    ) -> None:
-        """Answers somebody who waits for some of what is said."""
+    ) -> Ranges:
+        """Answers somebody who waits for some of what is said. Returns what there was no room for."""
         answers = pubend.askers.take(asker, knowledge, view, self._state.now, pushed)
+        unsent = IntervalSet()
         for need, together in groupby(answers, itemgetter(1)):
             left = self._reply(pubend, asker, list(together))
             pubend.askers.add(asker, left, need, None, self._state.now)
+            unsent |= IntervalSet(left)
+        return unsent.ranges
 
     def on_room(self, broker: BrokerId) -> None:
         """A link has room again: it is filled with what its broker waits for, as far as that is known here by now.
@@ -568,18 +601,28 @@ class Relay:
         What came for it while there was no room, and was neither kept nor cached, is asked for once more.
         """
         self._unanswered.pop(broker, None)
+        for name, taken_back, knowledge in self._kept.pop(broker, Kept()).answers:
+            pubend = self._pubends.get(name)
+            if pubend is None or broker not in pubend.askers.names:
+                continue
+            missed: Ranges = ((knowledge.lo, knowledge.hi),)
+            if pubend.taken_back == taken_back:
+                missed = self._answer(pubend, broker, knowledge, _view(pubend, knowledge), ())
+            pubend.askers.miss(broker, missed)
         for pubend in self._pubends.values():
-            while not self._links.is_full(broker) and (kept := pubend.askers.pop_kept(broker)):
-                self._answer(pubend, broker, kept, _view(pubend, kept), ())
-            missed = pubend.askers.take_missed(broker)
+            came = pubend.askers.take_missed(broker)
             for need, ranges in pubend.askers.waiting(broker, self._state.now):
                 answers, rest = pubend.cache.answer(ranges, need)
                 pubend.askers.answered(broker, (IntervalSet(ranges) - IntervalSet(rest)).ranges)
                 left = self._reply(pubend, broker, [(answer, need) for answer in answers])
                 pubend.askers.add(broker, left, need, None, self._state.now)
-                if again := (missed & IntervalSet(rest)).ranges:
+                if again := (came & IntervalSet(rest)).ranges:
                     want = Want(pubend.meta.pubend, again, need, "", again=False)
                     self._ask_on(pubend, want, again, None, broker)
+
+    def on_link_down(self, broker: BrokerId) -> None:
+        """A link is gone: whoever still waits for something asks again."""
+        self._kept.pop(broker, None)
 
     def answer_more(self, broker: BrokerId) -> None:
         """What was too much for one answer goes on; where a link is full, when it has room again."""

@@ -134,21 +134,11 @@ def test_no_more_than_so_many_runs_are_remembered_and_the_oldest_ticks_go(monkey
     assert [one.lo for one in taken(asking, "i", knowledge(0, 20), 1)] == [4, 6, 8]
 
 
-def test_what_came_for_a_full_link_is_kept_up_to_a_limit(asking: Askers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(askers, "KEPT_BYTES", 2 * knowledge(10, 15, "a").data.size)
-    parts = [knowledge(lo, lo + 3, "a") for lo in (10, 13, 16)]
-    for part in (*parts, knowledge(40, 50, "a")):
-        asking.keep("i", part, 0)
+def test_who_waits_for_something_may_miss_what_comes(asking: Askers) -> None:
+    assert asking.is_waiting("i", knowledge(15, 30, "a"), 0)
+    assert not asking.is_waiting("i", knowledge(20, 30, "a"), 0)
+    assert not asking.is_waiting("i", knowledge(15, 30, "a"), REMEMBERED_FOR)
 
-    assert [asking.pop_kept("i") for _ in range(3)] == [*parts[:2], None]
-    assert asking.take_missed("i").ranges == ((16, 19),), "and nobody waits for what lies above"
+    asking.miss("i", ((12, 14), (16, 18)))
+    assert asking.take_missed("i").ranges == ((12, 14), (16, 18))
     assert (asking.take_missed("i").ranges, asking.take_missed("k").ranges) == ((), ())
-    assert asking.pop_kept("k") is None
-
-
-def test_what_may_not_be_true_any_more_is_not_kept(asking: Askers) -> None:
-    asking.keep("i", knowledge(10, 20, "a"), 0)
-    asking.let_go()
-
-    assert asking.pop_kept("i") is None
-    assert asking.take_missed("i").ranges == ((10, 20),)

@@ -321,7 +321,7 @@ def test_what_comes_while_the_link_of_an_asker_is_full_is_kept_for_him() -> None
 
 def test_what_no_cache_can_keep_for_a_full_link_is_kept_or_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """One statement is kept in any case; others a small cache has let go of before there is room (delta 100022)."""
-    monkeypatch.setattr(askers, "KEPT_BYTES", 0)
+    monkeypatch.setattr(relay, "KEPT_BYTES", 0)
     net = subscribed(cache_bytes=0)
     net.pass_time(2 * SECOND)
     net.arrive("i", "p", want(0, 60))
