@@ -344,6 +344,39 @@ def test_what_no_cache_can_keep_for_a_full_link_is_kept_or_asked_for_once_more(m
     assert (net.messages(Knowledge), asked(net)) == ([], []), "it was answered"
 
 
+def kept_for_a_full_link() -> Net:
+    """A log that others append to has answered, and there was no room for that on the way to who asked."""
+    net = subscribed(cache_bytes=0)
+    net.open(members={"s@disk": 0}, grain=1)
+    net.pass_time(2 * SECOND)
+    net.arrive("i", "p", want(0, 20))
+    net.fill("p", "i")
+    net.forget()
+    net.say(0, 20, "b", reply=True)
+    net.pass_time(2 * SECOND)
+    return net
+
+
+def test_what_was_kept_and_is_taken_back_is_asked_for_once_more() -> None:
+    net = kept_for_a_full_link()
+    net.open(members={"s@disk": 0}, grain=1, voids=((0, 20),), stable=40)
+    net.forget()
+    net.fill("p", "i", 0)
+
+    assert [tick for said in net.messages(Knowledge, "p", "i") for tick in said.data.ticks] == []
+    assert asked(net) == [replace(want(0, 20), shb="")]
+
+
+def test_what_was_kept_goes_with_the_link() -> None:
+    net = kept_for_a_full_link()
+    net.cut("p", "i")
+    net.connect("p", "i")
+    net.fill("p", "i")
+    net.fill("p", "i", 0)
+
+    assert [tick for said in net.messages(Knowledge, "p", "i") for tick in said.data.ticks] == []
+
+
 def again(lo: int, hi: int, need: Stamp = RAW) -> Want:
     """The repetition of a want."""
     return replace(want(lo, hi, need), again=True)
