@@ -5,8 +5,9 @@ GAPLESS_EXAMPLES says how many.
 """
 
 import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,18 @@ settings.register_profile(
     max_examples=int(os.environ.get("GAPLESS_EXAMPLES", "40")),
 )
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(autouse=True)
+def log_is_put_back() -> Iterator[None]:
+    """`gapless broker` takes the log of its process for good: run within a test, it would keep it for the others."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    for handler in root.handlers.copy():
+        if isinstance(handler, logging.StreamHandler) and handler not in handlers:
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture
