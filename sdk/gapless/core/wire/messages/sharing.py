@@ -9,10 +9,10 @@
                                       ◀──    Taken: now they may be handed out
     Settle(number, verdicts)          ──▶    one write
                                       ◀──    Settled(number, lost)
-    Detach(untaken=…)                 ──▶    the goodbye: what was never handed out is as it was
+    Settle(RELEASE …), Detach         ──▶    the goodbye: what was never handed out is as it was before
 
-A hold is named by its pubend, its tick and its delivery number: the number is another one for each delivery of an event.
-A settlement is numbered by its instance, so that it can be repeated: it is answered as it was.
+A hold is named by its pubend, its tick and its delivery number, which is another one for each delivery of an event. A
+settlement is numbered by its instance, so that it can be repeated: it is answered as it was.
 """
 
 from __future__ import annotations
