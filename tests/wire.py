@@ -13,6 +13,7 @@ from gapless.core.wire.messages import (
     AnyServerMessage,
     ClientMessage,
     Deliver,
+    DeliverHeld,
     Hello,
     Proof,
     Publish,
@@ -59,13 +60,13 @@ class Wire:
             return payload
         return self._sent.stamp(payload, urgent=False) if self.session else payload
 
-    def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver | RangeEvents]:
+    def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver | DeliverHeld | RangeEvents]:
         """What the client hears; a Welcome gives it its session."""
         if output is None:
             return []
         return self.decode([*output.urgent, *output.ordinary])
 
-    def decode(self, payloads: Sequence[Payload]) -> list[AnyServerMessage | Deliver | RangeEvents]:
+    def decode(self, payloads: Sequence[Payload]) -> list[AnyServerMessage | Deliver | DeliverHeld | RangeEvents]:
         """The messages in these payloads; a Welcome gives the client its session."""
         messages = [decode_server(joined(payload)) for payload in payloads]
         for message in messages:

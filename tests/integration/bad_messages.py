@@ -25,8 +25,11 @@ from gapless.core.wire.messages import (
     Detach,
     EndLease,
     EndRead,
+    Extend,
     Hello,
+    Holds,
     InUse,
+    Kind,
     ListPubends,
     ListSubscriptions,
     ListUsers,
@@ -38,13 +41,17 @@ from gapless.core.wire.messages import (
     RemoveUser,
     Renew,
     Retire,
+    Settle,
+    Sharing,
     StartAt,
     Subscribe,
     Subscribed,
+    Take,
     TakeLease,
     Target,
     Unit,
     Unsubscribe,
+    Verdict,
     Verifier,
 )
 from integration.bystander import Bystander
@@ -87,6 +94,10 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         Acknowledge(sid, [Acknowledged(pubend, tick, tick)]),
         commit(sid, 1, pubend, tick),
         Commit(sid, 1, 2, [], None, pubend),
+        subscribe(request=7, name="shared", sharing=Sharing(100, True, holds=(holds(pubend, tick),))),
+        Take(sid, holds(pubend, tick)),
+        Settle(sid, 1, (Verdict(Kind.ACKNOWLEDGE, holds(pubend, tick)), Verdict(Kind.RETRY, holds(pubend, tick), 5))),
+        Extend(sid, holds(pubend, tick)),
         Detach(sid),
         Unsubscribe(9, "nobody's", "attacker"),
         ListSubscriptions(10),
@@ -112,6 +123,11 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         EndRead(21),
         EndLease(20),
     ]
+
+
+def holds(pubend: str, tick: int) -> Holds:
+    """An event that may be held."""
+    return Holds(pubend, (tick,), (1,))
 
 
 def commit(sid: int, epoch: int, pubend: str, tick: int) -> Commit:

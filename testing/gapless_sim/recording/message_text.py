@@ -14,8 +14,10 @@ from gapless.core.wire import codec
 from gapless.core.wire import messages as m
 from gapless.errors import RemoteProtocolError
 from gapless.selectors.lexer import canonical
+from gapless_sim.recording import message_text_ranges as ranges
+from gapless_sim.recording import message_text_sharing as sharing
 from gapless_sim.recording.message_text_mail import mail_text
-from gapless_sim.recording.message_text_ranges import FROM_BROKER, FROM_CLIENT, Formatter
+from gapless_sim.recording.message_text_ranges import Formatter
 from gapless_sim.recording.short_names import SHOWN, Names, count_of
 from gapless_sim.world.producer import key_of
 
@@ -44,7 +46,7 @@ def item_text(item: Item, names: Names) -> MessageText:
 
 
 def _method(formatter: Formatter) -> Callable[[Any, Any], MessageText]:
-    """How a message of ranges is shown, as a method of a conversation."""
+    """How a message that is shown elsewhere is shown, as a method of a conversation."""
     return lambda self, said: MessageText(*formatter(self._names, said))
 
 
@@ -217,7 +219,7 @@ class Conversation:
         m.RemoveUser: lambda _, said: MessageText("session", f"remove user {said.name}"),
         m.ListUsers: lambda *_: MessageText("session", "list users"),
         m.Retire: lambda _, said: MessageText("session", f"{'look at' if said.only_look else 'retire'} SHB {said.shb}"),
-        **{kind: _method(formatter) for kind, formatter in FROM_CLIENT.items()},
+        **{kind: _method(formatter) for kind, formatter in (ranges.FROM_CLIENT | sharing.FROM_CLIENT).items()},
     }
 
     _FROM_BROKER: ClassVar[dict[type, Callable[[Any, Any], MessageText]]] = {
@@ -253,7 +255,7 @@ class Conversation:
         m.Retired: lambda _, said: MessageText(
             "session", f"SHB {said.shb} was counted by {count_of(len(said.pubends), 'pubend')}"
         ),
-        **{kind: _method(formatter) for kind, formatter in FROM_BROKER.items()},
+        **{kind: _method(formatter) for kind, formatter in (ranges.FROM_BROKER | sharing.FROM_BROKER).items()},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from gapless.core.wire import messages as m
@@ -52,7 +52,7 @@ def _keyed_published(_names: Names, said: m.KeyedPublished) -> tuple[str, str]:
     return "publish", f"{count_of(sum(run.count for run in said.ticks), 'event')} logged"
 
 
-FROM_CLIENT: Final[Mapping[type, Formatter]] = {
+FROM_CLIENT: Final[dict[type, Formatter]] = {
     m.Attach: _attach,
     m.AskHeads: _heads,
     m.AskBound: _bound,
@@ -70,7 +70,7 @@ FROM_CLIENT: Final[Mapping[type, Formatter]] = {
 }
 """What a client says."""
 
-FROM_BROKER: Final[Mapping[type, Formatter]] = {
+FROM_BROKER: Final[dict[type, Formatter]] = {
     m.AttachedTo: lambda names, said: ("subscribe", f"attached, at {_positions(names, said.positions)}"),
     m.Ticks: lambda names, said: ("range", _positions(names, said.positions)),
     m.Leased: lambda _, said: ("lease", f"subscription {said.sid} is leased"),

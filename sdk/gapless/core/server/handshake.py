@@ -18,12 +18,15 @@ from gapless.core.wire.messages import (
     Challenge,
     ChangeUser,
     Code,
+    Extend,
     Hello,
     HelloRefused,
     ListUsers,
     Proof,
     RemoveUser,
     Renew,
+    Settle,
+    Take,
     Welcome,
 )
 from gapless.core.wire.messages.checks import HELLO_BYTES_MAX, problem_of
@@ -40,7 +43,9 @@ ROUNDS_MAX: Final = 8
 """How often a client may be challenged."""
 
 
-ANSWERS: Final = tuple(kind.__name__ for kind in (AskStatus, Renew, AddUser, ChangeUser, RemoveUser, ListUsers))
+ANSWERS: Final = tuple(
+    kind.__name__ for kind in (AskStatus, Renew, AddUser, ChangeUser, RemoveUser, ListUsers, Take, Settle, Extend)
+)
 """See `Welcome.answers`."""
 NOT_VALID: Final = "the credentials are not valid here"
 """All that a client hears whose credentials are wrong, whatever is wrong with them."""

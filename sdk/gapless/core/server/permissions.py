@@ -8,7 +8,8 @@ What is not known here is asked where it is:
 - whether it may change users beside them: everybody may change the own password.
 
 A guest's request is judged twice: at the SHB that serves it, and again at the home of its subscription. What goes on
-under an attachment (`Credit`, `Acknowledge`, `Commit`, `ReadOn`) needs nothing more: that was judged when it began.
+under an attachment (`Credit`, `Acknowledge`, `Commit`, `Take`, `Settle`, `ReadOn`) needs nothing more: that was judged
+when it began.
 """
 
 from __future__ import annotations

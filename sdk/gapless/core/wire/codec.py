@@ -9,6 +9,8 @@
              | 0x02, subscription u64, pubend number u16, count u32, count × (tick u64, length u32, body u32), events
              | 0x03, request u64, epoch u64, index u64, producer u16, topic u16, count u32, producer's name, topic,
                count × (length u32, body u32), events                                      (from a client)
+             | 0x06, subscription u64, pubend number u16, first delivery number u64, careful u8, count of attempts u32,
+               attempts, then as from the count on in 0x02                   (attempts: none, or a byte for each event)
              | 0x04, request u64, count u32, count × (tick u64, length u32, body u32), events
 
 All integers are little-endian. Encoded payloads have no numbers yet; the sender adds them. Builds with different
@@ -32,17 +34,20 @@ from gapless.core.wire.messages import (
     AnyServerMessage,
     ClientMessage,
     Deliver,
+    DeliverHeld,
     Publish,
     PublishKeyed,
     RangeEvents,
     ServerMessage,
 )
+from gapless.core.wire.messages.base import NUMBER_MAX
 from gapless.core.wire.numbering import HEAD_BYTES, SESSION_BYTES, UNNUMBERED
 from gapless.errors import ConfigurationError, RemoteProtocolError
 
 _PUBLISH = Struct("<QQBIQQI")
 _PUBLISH_TOKENS = Struct("<QQBIQQII")
 _DELIVER = Struct("<QQBQH")
+_DELIVER_HELD = Struct("<QQBQHQBI")
 _KEYED = Struct("<QQBQQQHHI")
 _RANGE = Struct("<QQBQ")
 _SESSION = Struct("<Q")
@@ -52,6 +57,7 @@ _DELIVER_KIND = 2
 _KEYED_KIND = 3
 _RANGE_KIND = 4
 _PUBLISH_TOKENS_KIND = 5
+_DELIVER_HELD_KIND = 6
 _KINDS_WITH_EVENTS = frozenset({_PUBLISH_KIND, _PUBLISH_TOKENS_KIND, _KEYED_KIND})
 TOO_SHORT = "a frame is too short to be a message"
 
@@ -98,6 +104,12 @@ def encode_publish(session: int, message: Publish) -> tuple[bytes, bytes]:
 def deliver_head(session: int, sid: int, number: int) -> bytes:
     """Returns the first part of a delivery's payload; the second is `EventBatch.payload`."""
     return _DELIVER.pack(session, 0, _DELIVER_KIND, sid, number)
+
+
+def deliver_held_head(session: int, sid: int, number: int, first: int, *, careful: bool, attempts: bytes) -> bytes:
+    """Returns the same of a delivery to a consumer of a shared subscription."""
+    numbers = sid, number, first, careful, len(attempts)
+    return _DELIVER_HELD.pack(session, 0, _DELIVER_HELD_KIND, *numbers) + attempts
 
 
 def encode_keyed(session: int, message: PublishKeyed) -> tuple[bytes, bytes]:
@@ -153,7 +165,7 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
         raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
 
 
-def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
+def decode_server(payload: bytes) -> AnyServerMessage | Deliver | DeliverHeld | RangeEvents:
     """Decodes a broker's message."""
     at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
     if len(payload) <= at:
@@ -161,6 +173,8 @@ def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
     kind = payload[at]
     if kind == _DELIVER_KIND:
         return _decode_deliver(payload)
+    if kind == _DELIVER_HELD_KIND:
+        return _decode_deliver_held(payload)
     if kind == _RANGE_KIND:
         return _decode_range(payload)
     try:
@@ -200,6 +214,20 @@ def _decode_deliver(payload: bytes) -> Deliver:
         return Deliver(sid, number, DeliveredColumns.parse(payload, _DELIVER.size))
     except (StructError, ValueError) as error:
         raise RemoteProtocolError(f"a delivery does not parse: {error}") from error
+
+
+def _decode_deliver_held(payload: bytes) -> DeliverHeld:
+    try:
+        _, _, _, sid, number, first, careful, length = _DELIVER_HELD.unpack_from(payload)
+        at = _DELIVER_HELD.size + length
+        columns = DeliveredColumns.parse(payload, at)
+    except (StructError, ValueError) as error:
+        raise RemoteProtocolError(f"a delivery to a shared subscription does not parse: {error}") from error
+    if not columns.count or length not in (0, columns.count) or careful > 1:
+        raise RemoteProtocolError("a delivery to a shared subscription is empty, or does not fit its attempts")
+    if first > NUMBER_MAX - columns.count:
+        raise RemoteProtocolError("a delivery has a number that is none")
+    return DeliverHeld(sid, number, first, bool(careful), payload[_DELIVER_HELD.size : at], columns)
 
 
 def _decode_keyed(payload: bytes) -> PublishKeyed:

@@ -84,6 +84,28 @@ def test_a_subscription_is_shown_by_its_name() -> None:
     ]
 
 
+def test_what_is_held_is_shown() -> None:
+    """Of a shared subscription: what one consumer got, took and settled."""
+    payload = events(3).batch([TWO]).payload(1)
+    held = m.Holds("p@1", (TWO,), (40,))
+
+    assert talk(
+        ("<", codec.deliver_held_head(1, 17, 0, 40, careful=True, attempts=b"\x01") + payload),
+        (">", m.Take(17, held)),
+        ("<", m.Taken(17, 40)),
+        (">", m.Settle(17, 1, (m.Verdict(m.Kind.RETRY, held, 30_000),))),
+        ("<", m.Settled(17, 1, (held,))),
+        ("<", m.HoldLost(17, (held,))),
+    ) == [
+        "deliver #3@2.000 to be held, from number 40 on, which may have been handed out before",
+        "take p 2.000",
+        "taken from number 40 on",
+        "settle 1: retry p 2.000 in 30,000 ms",
+        "settlement 1 is durable, but for p 2.000",
+        "no longer held: p 2.000",
+    ]
+
+
 def test_a_publisher_is_shown_by_its_name() -> None:
     assert talk(
         (">", m.OpenPublisher(1, "loader", "i", 1, None)),
@@ -113,7 +135,7 @@ def test_every_message_of_a_client_has_a_text(message: type) -> None:
     assert message in Conversation._FROM_CLIENT
 
 
-@pytest.mark.parametrize("message", [*typing.get_args(m.AnyServerMessage), m.Deliver, m.RangeEvents])
+@pytest.mark.parametrize("message", [*typing.get_args(m.AnyServerMessage), m.Deliver, m.DeliverHeld, m.RangeEvents])
 def test_every_message_of_a_broker_has_a_text(message: type) -> None:
     assert message in Conversation._FROM_BROKER
 

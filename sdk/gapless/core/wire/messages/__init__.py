@@ -1,11 +1,12 @@
 """The client protocol: every message between a client and its broker (protocol: session, delivery).
 
 Control messages are msgpack arrays tagged with a number; none of them contains itself. Events travel in binary
-messages: `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.wire.codec`). Every frame except the
-first in each direction carries the number of the session, so that a frame of an earlier session can be ignored.
+messages: `Publish`, `PublishKeyed`, `Deliver`, `DeliverHeld` and `RangeEvents` (`gapless.core.wire.codec`). Every frame
+except the first in each direction carries the number of the session, so that a frame of an earlier session can be
+ignored.
 
 There is one module for each part of a client's life: `session`, `publishing`, `subscribing`, `asking`, `ranges`,
-`keyed`, `users`.
+`sharing`, `keyed`, `users`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gapless.core.wire.messages.asking import (
     AskStatus,
     Done,
     ListedPubend,
+    ListedSharing,
     ListedSubscription,
     ListPubends,
     ListSubscriptions,
@@ -31,6 +33,7 @@ from gapless.core.wire.messages.base import (
     PROTOCOL,
     ClientMessage,
     Code,
+    RealTick,
     ServerMessage,
 )
 from gapless.core.wire.messages.keyed import (
@@ -81,6 +84,20 @@ from gapless.core.wire.messages.session import (
     Waiting,
     Welcome,
 )
+from gapless.core.wire.messages.sharing import (
+    DeliverHeld,
+    DeliverHeldGap,
+    Extend,
+    HoldLost,
+    Holds,
+    Kind,
+    Settle,
+    Settled,
+    Sharing,
+    Take,
+    Taken,
+    Verdict,
+)
 from gapless.core.wire.messages.subscribing import (
     Acknowledge,
     Acknowledged,
@@ -101,7 +118,6 @@ from gapless.core.wire.messages.subscribing import (
     Order,
     Position,
     PubendNumber,
-    RealTick,
     RequestFailed,
     StartAt,
     Subscribe,
@@ -146,6 +162,8 @@ __all__ = [
     "Delayed",
     "Deliver",
     "DeliverGap",
+    "DeliverHeld",
+    "DeliverHeldGap",
     "DeliverSilence",
     "Detach",
     "Detached",
@@ -153,19 +171,24 @@ __all__ = [
     "Earlier",
     "EndLease",
     "EndRead",
+    "Extend",
     "GapReason",
     "Goodbye",
     "Heartbeat",
     "Hello",
     "HelloRefused",
+    "HoldLost",
+    "Holds",
     "InUse",
     "KeyedPublished",
+    "Kind",
     "LeaseLost",
     "Leased",
     "ListPubends",
     "ListSubscriptions",
     "ListUsers",
     "ListedPubend",
+    "ListedSharing",
     "ListedSubscription",
     "ListedUser",
     "MissingAnswer",
@@ -195,18 +218,24 @@ __all__ = [
     "Retire",
     "Retired",
     "ServerMessage",
+    "Settle",
+    "Settled",
+    "Sharing",
     "StartAt",
     "Status",
     "Subscribe",
     "Subscribed",
     "SubscriptionList",
+    "Take",
     "TakeLease",
+    "Taken",
     "Target",
     "TickRun",
     "Ticks",
     "Unit",
     "Unsubscribe",
     "UserList",
+    "Verdict",
     "Verifier",
     "Waiting",
     "Welcome",
@@ -223,6 +252,9 @@ AnyClientMessage: TypeAlias = (
     | Acknowledge
     | Commit
     | Detach
+    | Take
+    | Settle
+    | Extend
     | Unsubscribe
     | ListSubscriptions
     | ListPubends
@@ -264,6 +296,10 @@ AnyServerMessage: TypeAlias = (
     | PubendNumber
     | DeliverSilence
     | DeliverGap
+    | DeliverHeldGap
+    | Taken
+    | Settled
+    | HoldLost
     | Done
     | SubscriptionList
     | PubendList

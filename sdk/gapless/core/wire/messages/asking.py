@@ -44,6 +44,20 @@ class ListSubscriptions(ClientMessage, frozen=True, tag=31):
     request: Number
 
 
+class ListedSharing(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How the consumers of a shared subscription stand."""
+
+    unsettled: int
+    """How many events nobody has settled yet, of those that its SHB looks at."""
+    held: int
+    """How many of these some consumer holds."""
+    consumers: int
+    holder: str = ""
+    """The client instance that has held an event for the longest time; "": nobody holds one."""
+    held_seconds: float = 0
+    """Since when."""
+
+
 class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """One durable subscription."""
 
@@ -68,6 +82,8 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """What it is doing; "": its SHB is too old to say."""
     waiting: tuple[str, ...] = ()
     """A text for each request for it that waits: who, and for what."""
+    sharing: ListedSharing | None = None
+    """None: it is not shared."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from gapless.core.stream.ticks import ShbId
+from gapless.core.stream.ticks import FOREVER, ShbId, Tick
 
 PROTOCOL = 2
 """The version of the client protocol that this build speaks."""
@@ -21,6 +21,8 @@ Number32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 """A number with 32 bits in binary messages."""
 Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 """A wall time in milliseconds since 1970."""
+RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
+"""A possible tick. Others cannot be decoded: a client's impossible tick must not be passed on to other brokers."""
 Seal: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=64)]
 """The seal of a token."""
 Process: TypeAlias = Annotated[str, msgspec.Meta(max_length=64)]

@@ -10,6 +10,7 @@ every message has a bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import lt
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from gapless.core.wire.messages.asking import AskStatus, Retire, Unsubscribe
@@ -27,6 +28,7 @@ from gapless.core.wire.messages.ranges import (
     Target,
 )
 from gapless.core.wire.messages.session import Hello, Renew
+from gapless.core.wire.messages.sharing import Extend, Holds, Settle, Sharing, Take, Verdict
 from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
 from gapless.core.wire.messages.users import (
     AddUser,
@@ -95,6 +97,22 @@ def _positions(positions: Sequence[Position] | Sequence[Acknowledged] | None) ->
     return None
 
 
+def _holds(holds: Holds) -> Problem | None:
+    if len(holds.ticks) != len(holds.numbers):
+        return Problem(Code.CONFIGURATION, "not every event that is held has the number of its delivery")
+    if not all(map(lt, holds.ticks, holds.ticks[1:])):
+        return Problem(Code.CONFIGURATION, "the events that are held are not in order")
+    return None
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> Problem | None:
+    return next(filter(None, (_holds(verdict.holds) for verdict in verdicts)), None)
+
+
+def _sharing(sharing: Sharing | None) -> Problem | None:
+    return next(filter(None, map(_holds, () if sharing is None else sharing.holds)), None)
+
+
 def _target(target: Target | None) -> Problem | None:
     return None if target is None else _text("the subscription's name", Code.NOT_FOUND)(target.name)
 
@@ -154,8 +172,11 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
         "producer": _name("the producer's name", Code.REJECTED),
         "topic": _text("the topic", Code.INVALID_TOPIC),
     },
-    Subscribe: {**_WISH, "acknowledged": _positions},
+    Subscribe: {**_WISH, "acknowledged": _positions, "sharing": _sharing},
     Attach: _WISH,
+    Take: {"holds": _holds},
+    Settle: {"verdicts": _verdicts},
+    Extend: {"holds": _holds},
     # Not checked: subscriptions of older volumes, with any name, must be removable.
     Unsubscribe: {"name": _anything, "client_id": _anything},
     Renew: {

@@ -15,11 +15,12 @@ from gapless.core.wire.messages.base import (
     Home,
     Number,
     Process,
+    RealTick,
     Seal,
     ServerMessage,
     Wall,
 )
-from gapless.core.wire.messages.subscribing import InUse, Position, RealTick, StartAt
+from gapless.core.wire.messages.subscribing import InUse, Position, StartAt
 
 
 class Target(msgspec.Struct, array_like=True, frozen=True):

@@ -24,8 +24,7 @@ import msgspec
 
 from gapless.core.stream.ticks import PubendId
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.base import ClientMessage, Number, ServerMessage
-from gapless.core.wire.messages.subscribing import RealTick
+from gapless.core.wire.messages.base import ClientMessage, Number, RealTick, ServerMessage
 from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
 
 WINDOW_MAX: Final = 1 << 20

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import msgspec
 
-from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.base import ClientMessage, Code, Home, Number, Process, Seal, ServerMessage, Wall
+from gapless.core.wire.messages.base import (
+    ClientMessage,
+    Code,
+    Home,
+    Number,
+    Process,
+    RealTick,
+    Seal,
+    ServerMessage,
+    Wall,
+)
+from gapless.core.wire.messages.sharing import Sharing
 from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
-
-RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
-"""A possible tick. Others cannot be decoded: a client's impossible tick must not be passed on to other brokers."""
 
 
 class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -117,6 +125,8 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     asked: Number = 0
     """When the application asked for this consumer, in the same count: all its requests have this number. Of two
     consumers of a `process` the one that was asked for later holds. 0: of an older client, whose `attempt` counts."""
+    sharing: Sharing | None = None
+    """How it takes part in a shared subscription; None: it is not shared."""
 
 
 class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):

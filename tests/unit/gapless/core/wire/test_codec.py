@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,14 +17,25 @@ from gapless.core.wire.messages import (
     AnyClientMessage,
     AnyServerMessage,
     Deliver,
+    DeliverHeld,
+    DeliverHeldGap,
+    Extend,
     Heartbeat,
     Hello,
+    HoldLost,
+    Holds,
+    Kind,
     Publish,
     Published,
     PublishKeyed,
     RangeEvents,
+    Settle,
+    Settled,
     Subscribed,
+    Take,
+    Taken,
     TickRun,
+    Verdict,
 )
 from gapless.errors import RemoteProtocolError
 
@@ -53,6 +65,49 @@ def test_a_delivery_reads_back() -> None:
     assert isinstance(message, Deliver)
     assert (message.sid, message.number) == (9, 2)
     assert [event.properties["n"] for event in message.columns.events("p@1")] == [0, 2, 4]
+
+
+HELD = Holds("p@1", (5, 9), (1, 2))
+
+
+@pytest.mark.parametrize("attempts", [b"", bytes((0, 1, 255))])
+@pytest.mark.parametrize("careful", [False, True])
+def test_a_delivery_to_a_shared_subscription_reads_back(careful: bool, attempts: bytes) -> None:
+    batch = events(5).batch(range(1, 6))
+    head = codec.deliver_held_head(7, 9, 2, 40, careful=careful, attempts=attempts)
+
+    message = codec.decode_server(head + batch.payload(0b10101))
+
+    assert isinstance(message, DeliverHeld)
+    assert (message.sid, message.number, message.first) == (9, 2, 40)
+    assert (message.careful, message.attempts) == (careful, attempts)
+    assert message.columns.ticks() == [1, 3, 5]
+
+
+def forged_delivery(**fields: Any) -> bytes:
+    """A delivery of two events to a shared subscription with something else in it."""
+    given: dict[str, Any] = {"first": 40, "careful": False, "attempts": b"", "mask": 0b11} | fields
+    mask = given.pop("mask")
+    return codec.deliver_held_head(7, 9, 2, **given) + events(2).batch(range(1, 3)).payload(mask)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        forged_delivery(mask=0),
+        forged_delivery(attempts=b"\0"),
+        forged_delivery(attempts=b"\0\0\0"),
+        forged_delivery(careful=2),
+        forged_delivery(first=(1 << 63) - 2),
+        forged_delivery()[:-1],
+        forged_delivery()[:39],
+        forged_delivery()[:36] + b"\xff\xff\xff\xff" + forged_delivery()[40:],
+    ],
+    ids=["empty", "few attempts", "many attempts", "careful", "number", "cut", "no head", "huge attempts"],
+)
+def test_a_delivery_to_a_shared_subscription_that_does_not_fit_is_an_error(payload: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        codec.decode_server(payload)
 
 
 def test_a_keyed_batch_reads_back() -> None:
@@ -88,13 +143,30 @@ def test_a_keyed_batch_that_is_cut_is_an_error(cut: int) -> None:
         codec.decode_client(head[:cut])
 
 
-@pytest.mark.parametrize("message", [Hello(1, "net", "c", "i", b"secret"), Heartbeat()])
+@pytest.mark.parametrize(
+    "message",
+    [
+        Hello(1, "net", "c", "i", b"secret"),
+        Heartbeat(),
+        Take(1, HELD),
+        Settle(1, 2, (Verdict(Kind.ACKNOWLEDGE, HELD), Verdict(Kind.RETRY, HELD, 5))),
+        Extend(1, HELD),
+    ],
+)
 def test_a_client_message_reads_back(message: AnyClientMessage) -> None:
     assert codec.decode_client(codec.encode(1, message)) == message
 
 
 @pytest.mark.parametrize(
-    "message", [Published(1, 5, [TickRun(1024, 1024, 5)]), Subscribed(1, 2, 1, b"12345678", True, [])]
+    "message",
+    [
+        Published(1, 5, [TickRun(1024, 1024, 5)]),
+        Subscribed(1, 2, 1, b"12345678", True, []),
+        DeliverHeldGap(1, 2, 3, True, 1, 5, 9, "released early"),
+        Taken(1, 40, (41,)),
+        Settled(1, 2, (HELD,)),
+        HoldLost(1, (HELD,)),
+    ],
 )
 def test_a_server_message_reads_back(message: AnyServerMessage) -> None:
     assert codec.decode_server(codec.encode(1, message)) == message

@@ -13,15 +13,23 @@ from gapless.core.wire.messages import (
     AnyClientMessage,
     Attach,
     Code,
+    Extend,
+    Holds,
     InUse,
+    Kind,
     OpenPublisher,
     Position,
     PublishKeyed,
     Retire,
+    Settle,
+    Sharing,
     StartAt,
+    Subscribe,
+    Take,
     TakeLease,
     Target,
     Unsubscribe,
+    Verdict,
 )
 from gapless.core.wire.messages.checks import CHECKS, problem_of
 from gapless.core.wire.token_room import PUBENDS_MAX
@@ -71,6 +79,15 @@ def attach(**fields: Any) -> Attach:
     return Attach(1, given["name"], given["topics"], "", StartAt.LATEST, 0, given["positions"], 0, 0, b"")
 
 
+def sharing(*holds: Holds) -> Subscribe:
+    wishes = Sharing(1, durable=True, holds=holds)
+    return Subscribe(1, "s", ("t",), "", StartAt.LATEST, 0, None, 0, 0, b"", [], InUse.ERROR, 0, 0, sharing=wishes)
+
+
+def settle(*holds: Holds) -> Settle:
+    return Settle(1, 1, tuple(Verdict(Kind.ACKNOWLEDGE, each) for each in holds))
+
+
 BAD = {
     "an empty name": (attach(name=""), Code.CONFIGURATION, "name is empty"),
     "a name with a line break": (attach(name="a\nb"), Code.CONFIGURATION, "cannot be printed"),
@@ -89,6 +106,14 @@ BAD = {
     "an index beyond 63 bits": (PublishKeyed(1, 1, 1 << 63, "p", "", columns(b"x")), Code.REJECTED, "beyond"),
     "an owner with a line break": (TakeLease(1, Target("s"), "a\nb", InUse.ERROR), Code.CONFIGURATION, "printed"),
     "a long target": (TakeLease(1, Target("s" * 256), "a", InUse.ERROR), Code.NOT_FOUND, "256 bytes"),
+    "fewer numbers than ticks": (Take(1, Holds("p@x", (1, 2), (1,))), Code.CONFIGURATION, "not every event"),
+    "ticks that are not in order": (settle(Holds("p@x", (2, 1), (1, 2))), Code.CONFIGURATION, "not in order"),
+    "a tick twice": (Extend(1, Holds("p@x", (2, 2), (1, 2))), Code.CONFIGURATION, "not in order"),
+    "a resumption that is not in order": (
+        sharing(Holds("p@x", (2, 1), (1, 2))),
+        Code.CONFIGURATION,
+        "not in order",
+    ),
     "a long SHB": (Retire(1, "s" * 256), Code.NOT_FOUND, "256 bytes"),
 }
 
@@ -108,9 +133,10 @@ def test_what_is_wrong_is_said(message: msgspec.Struct, code: Code, reason: str)
         attach(name="x" * NAME_BYTES_MAX),
         attach(name="größe 大", positions=[Position(f"p{n}@x", 5) for n in range(PUBENDS_MAX)]),
         OpenPublisher(1, "p", "i", 1, None),
+        settle(Holds("p@x", (1, 2), (7, 3)), Holds("q@x", (), ())),
         Unsubscribe(1, "what an older\nvolume has" * 100_000, ""),
     ],
-    ids=["long", "many", "publisher", "removal"],
+    ids=["long", "many", "publisher", "settlement", "removal"],
 )
 def test_what_is_right_is_taken(message: msgspec.Struct) -> None:
     assert problem_of(message) is None
