@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from gapless.core.principals import Principal
 from gapless.core.stream.columns import EventBatch
-from gapless.core.stream.ticks import PubendId
-from gapless.core.wire.messages import Sharing
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import Settle, Sharing, Take
 from gapless.core.wire.messages.sharing import RUN_MAX
 from gapless.selectors.masks import mask_at, select
 from gapless_shb.core.catch_up.readers import expired_mask, lowest
@@ -51,8 +51,14 @@ class Member(Credited):
     """It came back, and its row had gone: what became of settlements with delivery numbers up to here is not known."""
     alone: Run | None = None
     """The one event that it has alone."""
+    pauses: bool = False
+    """Whether it has given something back that it never handed out: it gets nothing more until it grants credit."""
     drains: bool = False
     """Whether it gets nothing until it holds nothing."""
+    resumes: list[tuple[PubendId, Tick, int]] = field(default_factory=list)
+    """What it says that it holds, and that is not read again yet since the broker has crashed."""
+    waiting: list[Take | Settle] = field(default_factory=list)
+    """What it has said of events that are not read again yet, and after that."""
     _firsts: list[int] = field(default_factory=list)
     _runs: list[Run] = field(default_factory=list)
 
@@ -69,7 +75,7 @@ class Member(Credited):
     @property
     def is_ready(self) -> bool:
         """Whether it may be given anything now."""
-        return self.is_here and self.is_entered and not self.starved
+        return self.is_here and self.is_entered and not self.pauses and not self.starved
 
     def add(self, run: Run) -> None:
         """It holds these events from now on."""
@@ -181,7 +187,11 @@ class Dispatch:
 
     def _chosen(self) -> Member | None:
         """Returns the consumer that is being drained, or else one that holds least."""
-        here = [one for one in self._members.values() if one.is_here and one.is_entered and one.alone is None]
+        here = [
+            one
+            for one in self._members.values()
+            if one.is_here and one.is_entered and not one.pauses and one.alone is None
+        ]
         if not here:
             return None
         chosen = next((one for one in here if one.drains), None)

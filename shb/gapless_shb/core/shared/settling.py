@@ -1,4 +1,4 @@
-"""Who takes part in a shared subscription, what was settled, and what is durable of that (TS16, TS17, TS22, TS26, TS28).
+"""Who takes part in a shared subscription, what was settled, and what of that is durable (TS16, TS22, TS26, TS28).
 
     attach ──▶ roster row (durable before the first delivery) ──Settle──▶ last settlement, losers among its last 64
            ──goodbye──▶ no row          ──unclean end, its deaths are counted──▶ gone: nobody waits for it
@@ -229,6 +229,9 @@ class Ceiling:
     is_open: bool = False
     """Whether it is noted durably that somebody may have been sent something."""
     asked_open: bool = False
+    """What was written last of that, …"""
+    changes: int = 0
+    """… and how often it was another one than before."""
     is_wanted: bool = False
     """Whether a delivery waits for it."""
 
@@ -265,12 +268,24 @@ class Ceiling:
                 raised = True
         return raised
 
-    def written(self, number: int, sent: Mapping[PubendId, Tick], is_open: bool) -> None:
-        """This is durable."""
+    def ask_open(self, is_open: bool) -> bool:  # noqa: FBT001 - it is what is asked
+        """Somebody may be sent something from now on, or nobody. Returns whether that is to be written.
+
+        Until it is durable nothing is delivered: a crash in between must not find what was written before (TS2).
+        """
+        if is_open is self.asked_open:
+            return False
+        self.asked_open, self.is_open = is_open, False
+        self.changes += 1
+        return True
+
+    def written(self, number: int, sent: Mapping[PubendId, Tick], changes: int) -> None:
+        """This is durable. `changes`: how often it was opened or closed before it was asked for."""
         self.durable = max(self.durable, number)
         for pubend, tick in sent.items():
             self.sent[pubend] = max(tick, self.sent.get(pubend, 0))
-        self.is_open = is_open
+        if changes == self.changes:
+            self.is_open = self.asked_open
 
 
 def shared_row(sid: int, row: SharedRow) -> Set:

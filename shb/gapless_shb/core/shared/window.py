@@ -232,6 +232,8 @@ class Run:
     """Those that are still held."""
     taken: int = 0
     """Those that are in hand, or about to be."""
+    risky: int = 0
+    """Those that were attempted before a crash: perhaps in this hold."""
     since: int = 0
     """When they were delivered, in monotonic nanoseconds."""
     until: int = 0
@@ -286,6 +288,8 @@ class Window:
         self._dirty: dict[Tick, Chunk] = {}
         self._gone: dict[Tick, None] = {}
         """The first ticks of chunks whose rows have to go."""
+        self.doubted_upto = 0
+        """What comes in up to here may have been handed out in an earlier life of the broker."""
         self.searched = 0
         """Up to here all that was missing was looked for."""
         self.is_changed = False
@@ -298,6 +302,12 @@ class Window:
         return iter(self._chunks)
 
     # -------------------------------------------------------------------------------- what comes in
+
+    def begin_in_doubt(self, upto: Tick) -> None:
+        """A life of the broker has ended uncleanly: what is not settled up to a tick may have been handed out."""
+        self.doubted_upto = upto
+        for chunk in self._chunks:
+            self._doubt(chunk, chunk.unsettled)
 
     def put(self, events: EventBatch) -> None:
         """Takes events in their order. What lies below the frontier is taken if it was missing, or else is settled."""
@@ -314,6 +324,8 @@ class Window:
             chunk.add(start, part)
             chunk.idle |= new
             chunk.have |= new
+            if part.ticks[0] <= self.doubted_upto:
+                self._doubt(chunk, new)
             self._note_priorities(chunk, start, part)
             self.count += len(part)
             self._came(chunk, part.ticks[-1])
@@ -331,12 +343,18 @@ class Window:
         chunk.gaps[place] = gap
         chunk.idle |= 1 << place
         chunk.have |= 1 << place
+        self._doubt(chunk, 1 << place)
         self.count += 1
         self._came(chunk, gap.end)
 
     def pass_to(self, upto: Tick) -> None:
         """There is nothing up to here beside what was put in."""
         self.frontier = max(self.frontier, upto)
+
+    def _doubt(self, chunk: Chunk, mask: int) -> None:
+        doubted = mask & ((1 << bisect_right(chunk.ticks, self.doubted_upto)) - 1)
+        chunk.doubt |= doubted
+        chunk.unknown |= doubted
 
     def _open_chunk(self, tick: Tick) -> Chunk:
         last = self._chunks[-1] if self._chunks else None
@@ -442,14 +460,14 @@ class Window:
 
     # --------------------------------------------------------------------------------- what goes out
 
-    def next_ready(self, hidden: bool) -> tuple[Chunk, int] | None:
+    def next_ready(self, *, hidden: bool) -> tuple[Chunk, int] | None:
         """Returns the first chunk from which something can go out, and which events; what travels alone is not in it.
 
         `hidden`: what is in doubt is kept back.
         """
         for first in list(self._expedited):
             chunk = self._by_first.get(first)
-            mask = 0 if chunk is None else self._open(chunk, hidden) & chunk.expedited
+            mask = 0 if chunk is None else self._open(chunk, hidden=hidden) & chunk.expedited
             if chunk is not None and mask:
                 return chunk, mask
             if chunk is None or not chunk.unsettled & chunk.expedited:
@@ -458,7 +476,7 @@ class Window:
         found: tuple[Chunk, int] | None = None
         while self._queue:
             chunk = self._by_first.get(self._queue[0][0])
-            mask = 0 if chunk is None else self._open(chunk, hidden)
+            mask = 0 if chunk is None else self._open(chunk, hidden=hidden)
             if chunk is not None and mask:
                 found = chunk, mask
                 break
@@ -474,11 +492,11 @@ class Window:
         return found
 
     @staticmethod
-    def _open(chunk: Chunk, hidden: bool) -> int:
+    def _open(chunk: Chunk, *, hidden: bool) -> int:
         mask = chunk.idle & chunk.have & ~chunk.deaths
         return mask & ~chunk.doubt if hidden else mask
 
-    def next_suspect(self, hidden: bool) -> tuple[Chunk, int] | None:
+    def next_suspect(self, *, hidden: bool) -> tuple[Chunk, int] | None:
         """Returns an event that travels alone, as chunk and mask."""
         for first in list(self._suspects):
             chunk = self._by_first.get(first)
@@ -514,7 +532,7 @@ class Window:
             for offset, place in enumerate(run.places):
                 if mask >> place & 1:
                     chunk.ended[place] = run.first + offset
-        if death and (died := mask & run.taken):
+        if death and (died := mask & (run.taken | run.risky)):
             self.suspect(chunk, died)
         self._enqueue(chunk)
         if nowhere := mask & ~chunk.have & ((1 << bisect_right(chunk.ticks, self.searched)) - 1):
@@ -639,15 +657,14 @@ class Window:
         return [*operations, Delete(WINDOWS, _SID.pack(sid) + self.pubend.encode())]
 
     @classmethod
-    def restored(cls, pubend: PubendId, row: bytes, chunks: Iterable[tuple[Tick, bytes]], sent: Tick) -> Window:
-        """Returns a window as it is durable. `sent`: what stands above that was never sent to anybody."""
+    def restored(cls, pubend: PubendId, row: bytes, chunks: Iterable[tuple[Tick, bytes]]) -> Window:
+        """Returns a window as it is durable."""
         found = _decode_window(row)
         window = cls(pubend, found.frontier)
         window.floor = found.floor
         for first, value in chunks:
             chunk = Chunk.restored(first, value)
             window._insert(first, chunk)
-            chunk.doubt = chunk.unknown = chunk.unsettled & ((1 << bisect_right(chunk.ticks, sent)) - 1)
             window.count += chunk.unsettled.bit_count()
             if chunk.deaths:
                 window._suspects[first] = None
