@@ -13,7 +13,7 @@ from gapless.core.wire.messages import Holds, Kind, Settle, Sharing, Take, Verdi
 from gapless.node.recovery import VolumeReader
 from gapless_shb.core.shared.settling import ROSTER, SHARED
 from gapless_shb.core.shared.window import CHUNKS, WINDOWS
-from unit.gapless_shb.core.harness import PUBEND, World
+from unit.gapless_shb.core.harness import FORGETFUL, PUBEND, World
 
 SECOND = 1000
 
@@ -477,7 +477,7 @@ def test_a_hold_runs_out() -> None:
 
 
 def test_a_gap_is_held_and_settled() -> None:
-    rig = SharingRig(retain=0)
+    rig = SharingRig(catch_up=FORGETFUL, retain=0)
     one = rig.come("one", credit=0)
     one.leave()
     rig.publish_all(20)
