@@ -171,9 +171,9 @@ class SharedCore(ConsumerCore):
 
     def on_taken(self, message: Taken) -> None:
         """The broker has counted the attempts of what was asked for: it may be handed out now."""
-        lost = frozenset(message.lost)
+        gone = frozenset(message.lost)
         for run in reversed(self._taking.pop(message.first, [])):
-            for part in reversed(self._without(run, lost, ahead=True)):
+            for part in reversed(self._without(run, gone, ahead=True)):
                 part.taken = True
                 self._ready.setdefault(part.pubend, deque()).appendleft(part)
                 self._announce()
@@ -192,12 +192,12 @@ class SharedCore(ConsumerCore):
         numbers = list(chain.from_iterable(holds.numbers for holds in message.holds))
         for number in numbers:
             self._held.pop(number, None)
-        lost = frozenset(numbers)
-        self._careful = deque(part for run in self._careful for part in self._without(run, lost, ahead=False))
+        gone = frozenset(numbers)
+        self._careful = deque(part for run in self._careful for part in self._without(run, gone, ahead=False))
         for first, runs in self._taking.items():
-            self._taking[first] = [part for run in runs for part in self._without(run, lost, ahead=True)]
+            self._taking[first] = [part for run in runs for part in self._without(run, gone, ahead=True)]
         for pubend, ready in list(self._ready.items()):
-            left = deque(part for run in ready for part in self._without(run, lost, ahead=run.taken))
+            left = deque(part for run in ready for part in self._without(run, gone, ahead=run.taken))
             if left:
                 self._ready[pubend] = left
             else:
@@ -386,9 +386,9 @@ class SharedCore(ConsumerCore):
         self._buffered_bytes -= whole.size
         return whole
 
-    def _without(self, run: HeldRun, lost: frozenset[int], *, ahead: bool) -> list[HeldRun]:
+    def _without(self, run: HeldRun, gone: frozenset[int], *, ahead: bool) -> list[HeldRun]:
         """Returns what is left of a run that is buffered, without what is lost. `ahead`: it counts as taken ahead."""
-        left = run.without(lost)
+        left = run.without(gone)
         if left != [run]:
             if ahead:
                 self._ahead -= run.count - sum(part.count for part in left)
