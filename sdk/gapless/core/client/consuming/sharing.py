@@ -108,9 +108,9 @@ class SharedCore(ConsumerCore):
         """Whether every settlement is answered."""
         return self._settling.is_idle
 
-    def holds(self, number: int) -> bool:
-        """Whether what was handed out under this delivery number is held, and nothing was said of it."""
-        return number in self._held
+    def place(self, number: int) -> tuple[PubendId, Tick] | None:
+        """Returns pubend and tick of what was handed out under this number; None if it is settled, or not held."""
+        return self._held.get(number)
 
     # What happened.
 
@@ -214,7 +214,7 @@ class SharedCore(ConsumerCore):
         if self.draining or self.phase is not SubscriptionPhase.ATTACHED:
             self._announced = False
             return None
-        self._take_ahead(wanted)
+        self.take_ahead(wanted)
         pubend = next(iter(self._ready), None)
         if pubend is None:
             self._announced = False
@@ -225,6 +225,18 @@ class SharedCore(ConsumerCore):
             self._ready[pubend] = runs  # behind the others
         self._grant()
         return item
+
+    def take_ahead(self, wanted: int) -> None:
+        """Asks the broker to count the attempts of so many that may have been handed out before, if it is attached."""
+        while self.phase is SubscriptionPhase.ATTACHED and self._careful and self._ahead < wanted:
+            run = self._careful.popleft()
+            count = run.takes_at_once()
+            if count < run.count:
+                self._careful.appendleft(run.part(count, run.count))
+            first = run.part(0, count)
+            self._ahead += count
+            self._taking[first.numbers[0]] = [first]
+            self._outbox.send(Take(self.session_sid, holds_of(first.pubend, first.places())))
 
     def settle(self, kind: Kind, numbers: Iterable[int], delay_ms: int = 0) -> tuple[list[int], list[int]]:
         """The application says something of what it holds. It is sent at the end of the turn.
@@ -348,18 +360,6 @@ class SharedCore(ConsumerCore):
             self._give_back()
         else:
             self._announce()
-
-    def _take_ahead(self, wanted: int) -> None:
-        """Asks the broker to count the attempts of so many that may have been handed out before."""
-        while self._careful and self._ahead < wanted:
-            run = self._careful.popleft()
-            count = run.takes_at_once()
-            if count < run.count:
-                self._careful.appendleft(run.part(count, run.count))
-            first = run.part(0, count)
-            self._ahead += count
-            self._taking[first.numbers[0]] = [first]
-            self._outbox.send(Take(self.session_sid, holds_of(first.pubend, first.places())))
 
     def _hand_out(self, runs: deque[HeldRun], events_max: int) -> HeldDelivery | HeldGap:
         """Hands out the first of these: a gap, or events up to so many."""

@@ -280,7 +280,7 @@ def test_what_is_not_held_is_said_at_once() -> None:
 
     settle = worker.talk.core.settle(worker.number, ACKNOWLEDGE, (1, 2, 77), worker.talk.now)
     assert settle == ([1], [1, 77])
-    assert [worker.core.holds(number) for number in (1, 2, 77)] == [False, False, False]
+    assert [worker.core.place(number) for number in (1, 2, 77)] == [None, None, None]
 
 
 def test_at_most_64_settlements_are_unanswered() -> None:
@@ -407,8 +407,8 @@ def test_what_is_lost_is_not_handed_out_and_not_settled() -> None:
     worker.talk.hear(m.Taken(SID, 4))
 
     assert worker.numbers() == [5]
-    assert not worker.core.holds(1)
-    assert worker.core.holds(2)
+    assert worker.core.place(1) is None
+    assert worker.core.place(2) == (PUBEND, 200)
     _, lost = worker.talk.core.settle(worker.number, ACKNOWLEDGE, (1, 2), worker.talk.now)
     assert lost == [1]
 
