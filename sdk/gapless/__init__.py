@@ -5,6 +5,7 @@ from gapless.client.ack_modes import AckMode
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
 from gapless.client.credentials import BearerToken, Password
+from gapless.client.holds import HeldBatch
 from gapless.client.listings import (
     AlarmInfo,
     BrokerStatus,
@@ -22,9 +23,11 @@ from gapless.client.ranges.leasing import Lease
 from gapless.client.ranges.reading import RangeReader
 from gapless.client.receipts import Receipt, Recovery
 from gapless.client.session import Session
+from gapless.client.shared import SharedSubscription
 from gapless.client.subscription import Subscription
 from gapless.client.token_store import TokenStore
 from gapless.client.transform import InputBatch, Transform
+from gapless.core.client.consuming.held import HeldEvent
 from gapless.core.client.consuming.items import Gap, Silence
 from gapless.core.gauges import Gauge
 from gapless.core.stream.events import Event
@@ -39,6 +42,7 @@ from gapless.errors import (
     DescriptorsExhaustedError,
     GapError,
     GaplessError,
+    HoldLostError,
     InvalidMessageError,
     InvalidSelectorError,
     InvalidTokenError,
@@ -54,6 +58,7 @@ from gapless.errors import (
     PublishUncertainError,
     RecordsDamagedError,
     RemoteProtocolError,
+    SettlementUncertainError,
     StaleTokenError,
     StorageError,
     SubscriptionElsewhereError,
@@ -96,6 +101,9 @@ __all__ = [
     "GapError",
     "GaplessError",
     "Gauge",
+    "HeldBatch",
+    "HeldEvent",
+    "HoldLostError",
     "InputBatch",
     "InvalidMessageError",
     "InvalidSelectorError",
@@ -126,6 +134,8 @@ __all__ = [
     "Retirement",
     "Selector",
     "Session",
+    "SettlementUncertainError",
+    "SharedSubscription",
     "Silence",
     "StaleTokenError",
     "StorageError",

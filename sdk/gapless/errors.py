@@ -20,6 +20,8 @@
     │   ├── SubscriptionTakenOverError  another consumer has taken it from this one
     │   └── SubscriptionMismatchError it exists with other topics, another selector or order
     ├── GapError                      a gap was reached; carries `.gap`
+    ├── HoldLostError                 what was settled was not held any more; carries `.events`
+    ├── SettlementUncertainError      nobody knows whether a settlement took effect; carries `.events`
     ├── ArchiveError                  an archive is not there, not whole, in use, or gives what it should not
     ├── PublishError                  a publish did not succeed
     │   ├── PublishRejectedError      nothing was logged
@@ -180,6 +182,38 @@ class GapError(GaplessError):
 
     def __str__(self) -> str:
         return f"{self.gap}"
+
+
+class HoldLostError(GaplessError):
+    """Of a shared subscription: events were settled that this consumer did not hold any more.
+
+    Another consumer has got them, or will get them: what was done with them here will be done again. `events` are
+    these alone, and gaps; all others of the call are settled, durably.
+    """
+
+    def __init__(self, message: str, events: Any = ()) -> None:
+        super().__init__(message, events)
+        self.message = message
+        self.events = events
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class SettlementUncertainError(GaplessError):
+    """Of a shared subscription: it is not known whether what was said of `events` took effect.
+
+    The subscription was closed before the broker answered; or the broker was asked again, after a day without a
+    connection, and does not know any more. They may be settled, or may come again, and are marked then.
+    """
+
+    def __init__(self, message: str, events: Any = ()) -> None:
+        super().__init__(message, events)
+        self.message = message
+        self.events = events
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ArchiveError(GaplessError):

@@ -136,6 +136,7 @@ async def _open(
     )
     driver = Driver(core, way.dial, way.ask, identifies=identify, patient=patient)
     driver.on_delayed = way.on_delayed
+    driver.is_embedded = broker is not None
     if broker is not None:
         broker.watch(driver.end)
     await driver.start()

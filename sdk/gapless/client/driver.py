@@ -63,6 +63,9 @@ class Recipient:
     def on_arrived(self) -> None:
         """There is something to take."""
 
+    def on_settled(self, answered: e.SettlementAnswered) -> None:
+        """A settlement of a shared subscription is durable."""
+
     def on_dropped(self, error: GaplessError) -> None:
         """The connection is over, and its loop is not here: nothing that is at hand may be handed out.
 
@@ -113,6 +116,8 @@ class Driver:
         self.on_delayed: Callable[[float], None] = lambda _seconds: None
         """Is told how much longer a broker takes that judges credentials."""
         self.core = core
+        self.is_embedded = False
+        """Whether the broker is in this process, and dies with it."""
         self.stamp = core.app_id if identifies else ""
         """The JMSXAppID of everything that is published; "": none."""
         self.loop = asyncio.get_running_loop()
@@ -164,6 +169,7 @@ class Driver:
             e.Receipted: self._on_receipted,
             e.NotPublished: lambda refused: recipient(refused.publisher, NO_RECIPIENT).on_not_published(refused),
             e.Arrived: lambda arrived: recipient(arrived.subscription, NO_RECIPIENT).on_arrived(),
+            e.SettlementAnswered: self._on_settled,
         }
         _drivers.add(self)
 
@@ -373,6 +379,10 @@ class Driver:
     def _on_receipted(self, receipted: e.Receipted) -> None:
         self._answered_at = self.loop.time()
         self._recipients.get(receipted.publisher, NO_RECIPIENT).on_receipted(receipted)
+
+    def _on_settled(self, answered: e.SettlementAnswered) -> None:
+        self._answered_at = self.loop.time()
+        self._recipients.get(answered.subscription, NO_RECIPIENT).on_settled(answered)
 
     def _on_ask_credentials(self, question: e.AskCredentials) -> None:
         self._stop_asking(question.link)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from gapless.core.client import SubscribeOptions
 from gapless.core.client.consuming.subscription import WINDOW_EVENTS
-from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
+from gapless.core.wire.messages import InUse, OnChange, Order, Sharing, StartAt
+from gapless.core.wire.messages.sharing import MILLISECONDS_MAX, WINDOW_MAX
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     ConfigurationError,
@@ -32,6 +35,17 @@ Change: TypeAlias = Literal["error", "keep_position", "jms"]
 TransformChange: TypeAlias = Literal["error", "keep_position"]
 EventOrder: TypeAlias = Literal["pubend", "total"]
 
+SHARED_PREFETCH: Final = 256
+"""How many events a consumer of a shared subscription has on their way or buffered: others wait for these."""
+SHARED_WINDOW: Final = 4096
+"""How many events of a shared subscription may be unsettled."""
+RESUME_SECONDS: Final = 5.0
+"""For how long what a consumer holds is kept for it when its link is lost."""
+ALONE: Final[Mapping[str, Any]] = {"silence": False, "order": "pubend", "no_local": False, "in_use": "error"}
+"""Options that only subscriptions that are not shared take, and how these are without them."""
+SHARED_ALONE: Final = ("durable", "window", "hold_seconds", "resume_seconds")
+"""Options that only shared subscriptions take."""
+
 PREFETCH_MAX: Final = 1_000_000
 """The most events that a subscription may have buffered here; its bytes have a limit of their own."""
 
@@ -52,6 +66,19 @@ class SubscribeKeywords(_Keywords, total=False):
 
     name: str | None
     on_change: Change
+
+
+class SharedKeywords(TypedDict, total=False):
+    """The keyword arguments of `Session.subscribe` with `shared=True`. The defaults are those of `wanted_shared`."""
+
+    selector: str | Selector
+    start: str | datetime | None
+    on_change: Change
+    prefetch: int | None
+    durable: bool
+    window: int
+    hold_seconds: float | None
+    resume_seconds: float
 
 
 class TransformKeywords(_Keywords, total=False):
@@ -141,6 +168,81 @@ def wanted(
         silence=silence,
         **_start(start, network),
     )
+
+
+def wanted_shared(
+    topics: tuple[str, ...],
+    network: str,
+    *,
+    name: str | None = None,
+    selector: str | Selector = "",
+    start: Start = None,
+    on_change: str = "error",
+    prefetch: int | None = None,
+    durable: bool = True,
+    window: Any = SHARED_WINDOW,
+    hold_seconds: float | None = None,
+    resume_seconds: float = RESUME_SECONDS,
+    embedded: bool = False,
+    **others: Any,
+) -> SubscribeOptions:
+    """The same for a consumer of a shared subscription. `embedded`: whether it is in the broker's process.
+
+    `others` are those of a subscription that is not shared: each may be as it is by default.
+    """
+    if name is None:
+        raise ConfigurationError("a shared subscription needs a name, by which its consumers find each other")
+    if isinstance(start, CheckpointToken):
+        raise ConfigurationError(
+            "a shared subscription begins at 'latest', at 'earliest' or at a time: it has no position, so no token"
+        )
+    for option, why in _NOT_SHARED.items():
+        if others.get(option, ALONE[option]) != ALONE[option]:
+            raise ConfigurationError(f"a shared subscription takes no {option}={others[option]!r}: {why}")
+    if not isinstance(window, int) or isinstance(window, bool) or not 1 <= window <= WINDOW_MAX:
+        raise ConfigurationError(f"window is a number of events from 1 to {WINDOW_MAX:,}, not {window!r}")
+    sharing = Sharing(
+        window=window,
+        durable=bool(durable),
+        hold_ms=0 if hold_seconds is None else max(1, _milliseconds(hold_seconds, "hold_seconds")),
+        resume_ms=_milliseconds(resume_seconds, "resume_seconds"),
+        embedded=embedded,
+    )
+    asked = wanted(
+        topics,
+        network,
+        name=name,
+        selector=selector,
+        start=start,
+        on_change=on_change,
+        prefetch=SHARED_PREFETCH if prefetch is None else prefetch,
+    )
+    return replace(asked, sharing=sharing)
+
+
+_NOT_SHARED: Final[Mapping[str, str]] = {
+    "silence": "it has no position that silence could move",
+    "order": "its events go to many consumers, in no order",
+    "no_local": "whose events are its own depends on the consumer",
+    "in_use": "many may consume it at once",
+}
+"""Why a shared subscription takes none of `ALONE`."""
+
+
+def check_unshared(given: Iterable[str]) -> None:
+    """Raises ConfigurationError for an option that only shared subscriptions take."""
+    for option in given:
+        if option in SHARED_ALONE:
+            raise ConfigurationError(f"{option} is an option of shared subscriptions: shared=True makes one")
+
+
+def _milliseconds(seconds: Any, what: str) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ConfigurationError(f"{what} is a number of seconds, not {seconds!r}")
+    milliseconds = math.ceil(seconds * 1000)
+    if milliseconds > MILLISECONDS_MAX:
+        raise ConfigurationError(f"{what} is {MILLISECONDS_MAX // 1000:,} seconds at most, not {seconds!r}")
+    return milliseconds
 
 
 def check_prefetch(prefetch: Any) -> int:

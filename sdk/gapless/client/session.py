@@ -18,20 +18,25 @@ from gapless.client.awaitable import AwaitableContext, ClosedWhenLeft
 from gapless.client.driver import Driver
 from gapless.client.options import (
     OnGap,
+    SharedKeywords,
     Start,
     SubscribeKeywords,
     TransformKeywords,
     check_choice,
     check_keywords,
     check_name,
+    check_unshared,
     wanted,
+    wanted_shared,
 )
 from gapless.client.publisher import Publisher
 from gapless.client.ranges.archives import Archive, selection_of
+from gapless.client.shared import SharedSubscription
 from gapless.client.subscription import Subscription
 from gapless.client.transaction import Transactions
 from gapless.client.transform import Transform
 from gapless.core.client import Gap, Silence
+from gapless.core.client.consuming.held import HeldEvent
 from gapless.core.network.facts import UNNAMED
 from gapless.core.stream.events import Event
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
@@ -48,6 +53,8 @@ Events: TypeAlias = "AwaitableContext[Subscription[Event, NoReturn]]"
 EventsSilences: TypeAlias = "AwaitableContext[Subscription[Event | Silence, NoReturn]]"
 EventsGaps: TypeAlias = "AwaitableContext[Subscription[Event | Gap, Gap]]"
 EventsSilencesGaps: TypeAlias = "AwaitableContext[Subscription[Event | Silence | Gap, Gap]]"
+SharedEvents: TypeAlias = "AwaitableContext[SharedSubscription[HeldEvent, NoReturn]]"
+SharedEventsGaps: TypeAlias = "AwaitableContext[SharedSubscription[HeldEvent | Gap, Gap]]"
 Transforms: TypeAlias = "AwaitableContext[Transform[NoReturn]]"
 TransformsGaps: TypeAlias = "AwaitableContext[Transform[Gap]]"
 
@@ -66,7 +73,7 @@ class Session(ClosedWhenLeft):
         self._on_closed = on_closed
         self._archive = archive
         self._publishers: list[Publisher] = []
-        self._subscriptions: list[Subscription[Any, Any]] = []
+        self._subscriptions: list[Subscription[Any, Any] | SharedSubscription[Any, Any]] = []
         self._draining = False
         self._closed = False
 
@@ -94,6 +101,7 @@ class Session(ClosedWhenLeft):
         *topics: str,
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
+        shared: Literal[False] = False,
         **options: Unpack[SubscribeKeywords],
     ) -> Events: ...
     @overload
@@ -102,6 +110,7 @@ class Session(ClosedWhenLeft):
         *topics: str,
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
+        shared: Literal[False] = False,
         **options: Unpack[SubscribeKeywords],
     ) -> EventsSilences: ...
     @overload
@@ -110,6 +119,7 @@ class Session(ClosedWhenLeft):
         *topics: str,
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
+        shared: Literal[False] = False,
         **options: Unpack[SubscribeKeywords],
     ) -> EventsGaps: ...
     @overload
@@ -118,14 +128,34 @@ class Session(ClosedWhenLeft):
         *topics: str,
         silence: bool = False,
         on_gap: OnGap = "raise",
+        shared: Literal[False] = False,
         **options: Unpack[SubscribeKeywords],
     ) -> EventsSilencesGaps: ...
+    @overload
     def subscribe(
+        self,
+        *topics: str,
+        shared: Literal[True],
+        name: str,
+        on_gap: Literal["raise"] = "raise",
+        **options: Unpack[SharedKeywords],
+    ) -> SharedEvents: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        shared: Literal[True],
+        name: str,
+        on_gap: OnGap,
+        **options: Unpack[SharedKeywords],
+    ) -> SharedEventsGaps: ...
+    def subscribe(  # noqa: D417 - all options are described, each by its name
         self,
         *topics: str,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        **options: Unpack[SubscribeKeywords],
+        shared: bool = False,
+        **options: Any,
     ) -> AwaitableContext[Any]:
         """Returns a subscription to topic patterns, to be awaited or entered. It is created unless it exists.
 
@@ -154,8 +184,17 @@ class Session(ClosedWhenLeft):
                 id, by this connection. Only publishers of connections with `identify=True` are recognised. By default
                 none are left out.
             prefetch: How many events may be on their way or buffered here: fewer are redelivered elsewhere after a
-                crash and take less memory, more are faster. None, the default: 16,384. There are never
-                more than 4 MiB of them, or one.
+                crash and take less memory, more are faster. None, the default: 16,384; 256 if it is shared. There are
+                never more than 4 MiB of them, or one.
+            shared: Whether many may consume it at once, each event being handed to one of them, and settled by itself:
+                a `SharedSubscription`. It needs a name, has no position, and takes no `silence`, `in_use`, `order`,
+                `no_local`, and no token as its start. In the session's mode AUTO an iterator settles an event when it
+                is asked for the next; in TOKEN, the default, the application does so by hand. Other modes are refused.
+            durable: Of a shared one: whether it lives on without consumers. The default is True.
+            window: Of a shared one that is created: how many of its events may be unsettled, 4,096 by default.
+            hold_seconds: Of a shared one: after so long others get what this consumer holds; None, the default: never.
+            resume_seconds: Of a shared one: for so long what this consumer holds is kept for it when its link is lost.
+                5 by default.
 
         Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and ConfigurationError
         here. When awaited or entered, it also raises TokenAheadError, SubscriptionInUseError, SubscriptionMismatchError
@@ -163,9 +202,13 @@ class Session(ClosedWhenLeft):
         that are not all of one group) and ConnectionClosedError.
 
         """
-        check_keywords(options, SubscribeKeywords.__optional_keys__, "Session.subscribe")
+        known = SubscribeKeywords.__optional_keys__ | SharedKeywords.__optional_keys__
+        check_keywords(options, known, "Session.subscribe")
         self._check_open()
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
+        if shared:
+            return self._subscribe_shared(topics, on_gap, {**options, "silence": silence})
+        check_unshared(options)
         asked = wanted(topics, self._driver.core.network, silence=silence, **options)
         policy = policy_of(self.ack_mode, durable=asked.name is not None)
         if policy.commits:
@@ -264,6 +307,41 @@ class Session(ClosedWhenLeft):
 
         return AwaitableContext(begin)
 
+    def _subscribe_shared(
+        self, topics: tuple[str, ...], on_gap: OnGap, options: dict[str, Any]
+    ) -> AwaitableContext[SharedSubscription[Any, Any]]:
+        if self.ack_mode not in (AckMode.TOKEN, AckMode.AUTO):
+            raise ConfigurationError(
+                "a shared subscription is settled event by event: by hand (AckMode.TOKEN), or by the iteration"
+                f" (AckMode.AUTO), and not by {self.ack_mode}"
+            )
+        network, is_embedded = self._driver.core.network, self._driver.is_embedded
+        asked = wanted_shared(topics, network, embedded=is_embedded, **options)
+
+        async def attach() -> SharedSubscription[Any, Any]:
+            self._check_open()
+            automatic = self.ack_mode is AckMode.AUTO
+            shared: SharedSubscription[Any, Any] = SharedSubscription(
+                self._driver, asked, on_gap=on_gap, automatic=automatic
+            )
+            await shared.attached()
+            self._begin(shared)
+            return shared
+
+        return AwaitableContext(attach)
+
+    def _begin(self, subscription: Subscription[Any, Any] | SharedSubscription[Any, Any]) -> None:
+        """It is attached, and ends with the session."""
+        if subscription.untaken:
+            warnings.warn(
+                f"this broker knows no pubend that takes events on {', '.join(map(repr, subscription.untaken))}: until"
+                " there is one, nothing comes. `gapless pubends` shows which topics each takes",
+                stacklevel=3,
+            )
+        self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
+        if self._draining:
+            subscription.drain()
+
     async def _attach(self, asked: SubscribeOptions, on_gap: OnGap, policy: type[ByToken]) -> Subscription[Any, Any]:
         self._check_open()
         selector = leaving_out(asked.selector, self._driver.core.app_id if asked.no_local else "")
@@ -272,15 +350,7 @@ class Session(ClosedWhenLeft):
             self._driver, asked, on_gap=on_gap, policy=policy, selection=selection
         )
         await subscription.attached()
-        if subscription.untaken:
-            warnings.warn(
-                f"this broker knows no pubend that takes events on {', '.join(map(repr, subscription.untaken))}: until"
-                " there is one, nothing comes. `gapless pubends` shows which topics each takes",
-                stacklevel=2,
-            )
-        self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
-        if self._draining:
-            subscription.drain()
+        self._begin(subscription)
         return subscription
 
     async def acknowledge(self) -> None:
@@ -363,7 +433,8 @@ class Session(ClosedWhenLeft):
         self._check_open()
         if not policy_of(self.ack_mode, durable=True).gathers:
             raise SubscriptionError(f"Session.{what} is for AckMode.CLIENT, and this session's mode is {self.ack_mode}")
-        return [each for each in self._subscriptions if each.gathers and not each.is_closed]
+        plain = [each for each in self._subscriptions if isinstance(each, Subscription)]
+        return [each for each in plain if each.gathers and not each.is_closed]
 
     def _check_open(self) -> None:
         self._driver.check_open()

@@ -9,7 +9,7 @@ in monotonic nanoseconds. A frame that breaks the protocol changes nothing, but 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.client.consuming.subscriptions import Subscriptions
@@ -42,13 +42,15 @@ from gapless.errors import ConnectionClosedError, GaplessError
 if TYPE_CHECKING:
     from random import Random
 
+    from gapless.core.client.consuming.held import HeldDelivery, HeldGap
     from gapless.core.client.consuming.items import Item
+    from gapless.core.client.consuming.sharing import SharedCore
     from gapless.core.client.consuming.subscription import SubscribeOptions, SubscriptionCore
     from gapless.core.client.credentials import Credentials, LinkSecurity
     from gapless.core.client.link.attempts import Attempts
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless.core.wire.messages import Verifier
+    from gapless.core.wire.messages import Kind, Verifier
     from gapless.core.wire.tokens import BatchTokens
 
 
@@ -111,8 +113,12 @@ class ClientCore(SessionCore):
         return self.connected if host is None else host.connected
 
     def subscription(self, number: int) -> SubscriptionCore | None:
-        """Returns the subscription with this number, unless it is over."""
-        return self._subscriptions.get(number)
+        """Returns the subscription with this number, unless it is over, or shared."""
+        return self._subscriptions.plain(number)
+
+    def shared_subscription(self, number: int) -> SharedCore | None:
+        """Returns the consumer of a shared subscription with this number, unless it is over."""
+        return self._subscriptions.shared(number)
 
     # What happened.
 
@@ -207,8 +213,14 @@ class ClientCore(SessionCore):
         Without `events_max`, events come as they arrived; with it, up to so many consecutive events of one pubend.
         """
         self._outbox.now = now
-        core = self._subscriptions.get(subscription)
+        core = self._subscriptions.plain(subscription)
         return None if core is None else core.take(events_max)
+
+    def take_held(self, subscription: int, now: int, events_max: int, wanted: int) -> HeldDelivery | HeldGap | None:
+        """Returns the next item of a shared subscription: up to so many events of one pubend; see `SharedCore.take`."""
+        self._outbox.now = now
+        core = self._subscriptions.shared(subscription)
+        return None if core is None else core.take(events_max, wanted)
 
     def acknowledge(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
         """The application is done with everything up to these positions.
@@ -224,7 +236,7 @@ class ClientCore(SessionCore):
     def take_unit(self, subscription: int, now: int, events_max: int | None = None) -> Item | None:
         """Returns the next item of a subscription that commits: up to so many events; without `events_max`, one."""
         self._outbox.now = now
-        core = self._subscriptions.get(subscription)
+        core = self._subscriptions.plain(subscription)
         return None if core is None else core.take_unit(events_max or 1)
 
     def commit(self, subscription: int, positions: Mapping[PubendId, Tick], events_max: int, now: int) -> bool:
@@ -234,7 +246,7 @@ class ClientCore(SessionCore):
         durable, and `Arrived` follows then.
         """
         self._outbox.now = now
-        core = self._subscriptions.get(subscription)
+        core = self._subscriptions.plain(subscription)
         if core is None:
             return False
         waits = core.commit(positions, events_max)
@@ -245,13 +257,13 @@ class ClientCore(SessionCore):
     def enlist(self, subscription: int, pubend: PubendId, now: int) -> None:
         """A transaction is going to store a subscription's position at a pubend; `Arrived` follows."""
         self._outbox.now = now
-        core = self._subscriptions.get(subscription)
+        core = self._subscriptions.plain(subscription)
         if core is not None:
             core.enlist(pubend)
 
     def stored(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
         """A transaction has stored these positions of a subscription. Its home need not know at once."""
-        core = self._subscriptions.get(subscription)
+        core = self._subscriptions.plain(subscription)
         if core is not None and core.committing is not None:
             core.committing.stored(positions)
             self.acknowledge(subscription, positions, now)
@@ -266,6 +278,26 @@ class ClientCore(SessionCore):
         number = self._number()
         self._subscriptions.recover(subscription, number, handed)
         return number
+
+    def settle(
+        self, subscription: int, kind: Kind, numbers: Iterable[int], now: int, delay_ms: int = 0
+    ) -> tuple[list[int], list[int]]:
+        """The application says something of what it holds, by delivery numbers; it is sent at the end of this turn.
+
+        Returns the numbers of the settlements, which `SettlementAnswered` answers, and the delivery numbers of what it
+        does not hold. The subscription is shared, and not over.
+        """
+        self._outbox.now = now
+        core = self._subscriptions.shared(subscription)
+        assert core is not None
+        return core.settle(kind, numbers, delay_ms)
+
+    def extend(self, subscription: int, numbers: Iterable[int], now: int) -> list[int]:
+        """The application still works on these. Returns those that it does not hold; else as `settle`."""
+        self._outbox.now = now
+        core = self._subscriptions.shared(subscription)
+        assert core is not None
+        return core.extend(numbers)
 
     def drain(self, subscription: int, now: int) -> None:
         """Lets `take` find nothing from now on."""
@@ -329,6 +361,7 @@ class ClientCore(SessionCore):
         self._outbox.now = now
         if self.connected:
             self._subscriptions.send_acknowledgements()
+            self._subscriptions.send_settlements()
         super().close(now)
 
     def end(self, error: GaplessError, now: int) -> None:
@@ -347,6 +380,7 @@ class ClientCore(SessionCore):
 
     def take_effects(self) -> list[Effect]:
         """Returns what to do, in order; empty until something else happens."""
+        self._subscriptions.send_settlements()
         effects = super().take_effects()
         if self._hosts.is_used:
             effects += self._hosts.take()

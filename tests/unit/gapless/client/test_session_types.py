@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import gapless
-from gapless.client.options import SubscribeKeywords, TransformKeywords
+from gapless.client.options import SharedKeywords, SubscribeKeywords, TransformKeywords
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_network import FakeNetwork
+from unit.gapless.client.sharing_broker import SharingBroker
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
@@ -33,6 +34,26 @@ async def test_options_decide_what_is_yielded(network: FakeNetwork) -> None:
         assert_type(await anext(both), gapless.Event | gapless.Silence | gapless.Gap)
         assert_type(await anext(plain.batches()), gapless.Batch)
         assert_type(await anext(gaps.batches()), gapless.Batch | gapless.Gap)
+
+
+async def test_shared_decides_it_too(network: FakeNetwork) -> None:
+    network.broker = SharingBroker()
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        plain = await session.subscribe("t", name="plain", shared=True)
+        gaps = await session.subscribe("t", name="gaps", shared=True, on_gap="deliver", window=5)
+        network.log(b"a", b"b", b"c", b"d")
+
+        assert_type(plain, gapless.SharedSubscription[gapless.HeldEvent, NoReturn])
+        assert_type(await anext(aiter(plain)), gapless.HeldEvent)
+        assert_type(await anext(plain.batches()), gapless.HeldBatch)
+        assert_type(await anext(aiter(gaps)), gapless.HeldEvent | gapless.Gap)
+        assert_type(await anext(gaps.batches()), gapless.HeldBatch | gapless.Gap)
+        with pytest.raises(gapless.ConfigurationError, match="in_use"):
+            session.subscribe("t", shared=True, name="s", in_use="wait")  # type: ignore[call-overload]
+        with pytest.raises(gapless.ConfigurationError, match="needs a name"):
+            session.subscribe("t", shared=True)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="'selektor'"):
+            session.subscribe("t", shared=True, name="s", selektor="")  # type: ignore[call-overload]
 
 
 def test_without_a_loop_too(network: FakeNetwork) -> None:
@@ -80,7 +101,7 @@ def test_without_a_loop_a_keyword_is_named_too(network: FakeNetwork) -> None:
 @pytest.mark.parametrize("session", [gapless.Session, gapless.sync.Session], ids=["asyncio", "blocking"])
 def test_help_tells_every_keyword(session: type[gapless.Session | gapless.sync.Session]) -> None:
     keywords = {
-        session.subscribe: SubscribeKeywords.__optional_keys__,
+        session.subscribe: SubscribeKeywords.__optional_keys__ | SharedKeywords.__optional_keys__,
         session.transform: TransformKeywords.__optional_keys__,
     }
 

@@ -43,6 +43,7 @@ from gapless.core.wire.messages import (
     Order,
     Position,
     RequestFailed,
+    Sharing,
     StartAt,
     Subscribe,
     Subscribed,
@@ -92,6 +93,8 @@ class SubscribeOptions:
     """How many events may be on their way or buffered."""
     window_bytes: int = WINDOW_BYTES
     """How many bytes may be on their way or buffered; one delivery may go beyond that."""
+    sharing: Sharing | None = None
+    """How it takes part in a shared subscription; None: it is not shared."""
 
 
 class SubscriptionPhase(Enum):
@@ -112,8 +115,8 @@ class Turn:
     """In total order: how many entries arrived before anything of another pubend did. Else 0: buffers take turns."""
 
 
-class SubscriptionCore:
-    """One subscription of one connection."""
+class ConsumerCore:
+    """One consumer of a subscription: what plain ones and those of shared subscriptions have in common."""
 
     def __init__(
         self, number: int, wanted: SubscribeOptions, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]
@@ -128,43 +131,19 @@ class SubscriptionCore:
         self.home: ShbId = ""
         """The SHB that keeps it; "" if the broker is in no network."""
         self.generation = 0
-        self.seal = b""
         self.session_sid = 0
         """Its id in the present session: another one than `sid` if it is attached elsewhere than at its home."""
-        self.former_sids: deque[tuple[ShbId, int]] = deque(maxlen=FORMER_SIDS)
-        """The former ids of a subscription that is not durable.
-
-        The broker gives it a new id at every reconnect. Tokens issued under its earlier ids stay valid, so the ids are
-        kept to recognise them.
-        """
         self.draining = False
         self.was_in_own_way = False
         """Whether the broker may refuse it because of an earlier request of this client, which was given up here."""
-        self.acknowledging = Acknowledging()
-        self.committing = Committing(wanted.gathers) if wanted.commits and wanted.name is not None else None
-        """What has to be durable before more is handed out; None: nothing."""
-        self._recovered: dict[PubendId, list[Tick]] = {}
-        """Up to where this process was handed events each time it recovered them."""
-        self._silence_pause = self._silence_due = 0
-        """When silence is acknowledged next, and after how long again; see `_acknowledge_silence`."""
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
-        self._room = TokenRoom()
-        self._buffers: dict[PubendId, PubendBuffer] = {
-            pubend: self._new_buffer(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
-        }
-        self._turns: deque[Turn] = deque()
-        """Whose turn it is to hand out something."""
-        self._in_flight: PubendBuffer | None = None
         self._announced = False
         self._was_attached = False
         self._stalled = False
         self._confirms = 0
         """What the next request has to repeat, so that the broker knows that it is still wanted."""
-        self._asked: Mapping[PubendId, Tick] | None = None
-        self._buffered_events = 0
-        self._buffered_bytes = 0
         self._credit_events = 0
         self._credit_bytes = 0
 
@@ -179,6 +158,148 @@ class SubscriptionCore:
     def durable(self) -> bool:
         """Whether it lives on at the broker without a consumer."""
         return self.wanted.name is not None
+
+    # What happened.
+
+    def on_session(self) -> None:
+        """A session is open: attaches in it."""
+        self.phase = SubscriptionPhase.ASKING
+        self._renew_credit()
+        self._outbox.send(self._subscribe())
+
+    def on_session_over(self) -> None:
+        """The session is over. What is buffered stays."""
+        self.phase = SubscriptionPhase.IDLE
+        self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
+
+    def on_subscribed(self, subscribed: Subscribed) -> None:
+        """The broker has attached this subscription."""
+        raise NotImplementedError
+
+    def on_failed(self, failed: RequestFailed) -> None:
+        """The broker has refused to attach this subscription, for now or for good."""
+        if failed.confirm:
+            self._confirms = failed.confirm
+            self.on_session()
+        elif failed.code in TEMPORARY:
+            self.phase = SubscriptionPhase.IDLE
+            self._deadlines.set((ClientTimer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
+            if not self._stalled:
+                self._stalled = True
+                what = "a subscription" if self.wanted.name is None else f"subscription {self.wanted.name!r}"
+                self._outbox.tell(Notice(f"{what} waits and will try again: {failed.reason}"))
+        elif self._was_attached and failed.code is Code.IN_USE:
+            # It was ours, and another consumer has taken it while we were away.
+            self.fail(SubscriptionTakenOverError(failed.reason))
+        else:
+            self.fail(request_error(failed))
+
+    def on_detached(self, code: Code, reason: str) -> None:
+        """The broker has ended it."""
+        self.fail(error_of(code, reason))
+
+    def on_deadline(self) -> None:
+        """The delay is over: asks once more."""
+        if self.phase is SubscriptionPhase.IDLE and self._outbox.open:
+            self.on_session()
+
+    # Commands.
+
+    def expect_more(self) -> None:
+        """Lets the next arrival emit Arrived, although nothing was taken."""
+        self._announced = False
+
+    def drain(self) -> None:
+        """Hands out nothing more. What was handed out can still be acknowledged."""
+        self.draining = True
+        self._outbox.tell(Arrived(self.number))
+
+    def release(self) -> None:
+        """Says goodbye to the broker, if it is attached."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Ends it: what is buffered is dropped."""
+        self.phase = SubscriptionPhase.OVER
+        self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
+
+    def fail(self, error: GaplessError) -> None:
+        """Ends it, and reports the reason to the application."""
+        self.end()
+        self._outbox.tell(Failed(self.number, error))
+
+    # How it is done.
+
+    def _renew_credit(self) -> None:
+        """Credit is granted anew: what was under way in the former session never comes, what is buffered stays."""
+        raise NotImplementedError
+
+    def _subscribe(self) -> Subscribe:
+        """Returns the message that attaches it."""
+        raise NotImplementedError
+
+    def _attached_as(self, subscribed: Subscribed) -> None:
+        """It is attached, under this id."""
+        self.phase = SubscriptionPhase.ATTACHED
+        self.sid, self.home = subscribed.home_sid or subscribed.sid, subscribed.home
+        self.session_sid = subscribed.sid
+        self.generation = subscribed.generation
+        self._stalled = False
+        self._backoff.reset()
+
+    def _tell_attached(self, subscribed: Subscribed) -> None:
+        """Tells the application that it is attached, the first time."""
+        if not self._was_attached:
+            self._was_attached = True
+            attached = Attached(self.sid, self.generation, subscribed.created, subscribed.untaken)
+            self._outbox.tell(Answered(self.number, attached))
+
+    def _announce(self) -> None:
+        """There is something to take."""
+        if not self._announced:
+            self._announced = True
+            self._outbox.tell(Arrived(self.number))
+
+    def _credit(self, events: int, size: int) -> None:
+        """Grants credit that is free again."""
+        self._credit_events += events
+        self._credit_bytes += max(0, size)
+        self._outbox.send(Credit(self.session_sid, events, max(0, size), self.number))
+
+
+class SubscriptionCore(ConsumerCore):
+    """One subscription of one connection."""
+
+    def __init__(
+        self, number: int, wanted: SubscribeOptions, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]
+    ) -> None:
+        super().__init__(number, wanted, backoff, outbox, deadlines)
+        self.seal = b""
+        self.former_sids: deque[tuple[ShbId, int]] = deque(maxlen=FORMER_SIDS)
+        """The former ids of a subscription that is not durable.
+
+        The broker gives it a new id at every reconnect. Tokens issued under its earlier ids stay valid, so the ids are
+        kept to recognise them.
+        """
+        self.acknowledging = Acknowledging()
+        self.committing = Committing(wanted.gathers) if wanted.commits and wanted.name is not None else None
+        """What has to be durable before more is handed out; None: nothing."""
+        self._recovered: dict[PubendId, list[Tick]] = {}
+        """Up to where this process was handed events each time it recovered them."""
+        self._silence_pause = self._silence_due = 0
+        """When silence is acknowledged next, and after how long again; see `_acknowledge_silence`."""
+        self._room = TokenRoom()
+        self._buffers: dict[PubendId, PubendBuffer] = {
+            pubend: self._new_buffer(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
+        }
+        self._turns: deque[Turn] = deque()
+        """Whose turn it is to hand out something."""
+        self._in_flight: PubendBuffer | None = None
+        self._asked: Mapping[PubendId, Tick] | None = None
+        self._buffered_events = 0
+        self._buffered_bytes = 0
+
+    # Getters.
 
     @property
     def buffered_events(self) -> int:
@@ -204,19 +325,6 @@ class SubscriptionCore:
 
     # What happened.
 
-    def on_session(self) -> None:
-        """A session is open: attaches in it."""
-        self.phase = SubscriptionPhase.ASKING
-        # Credit is granted anew: what was under way in the former session never comes, what is buffered stays.
-        self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
-        self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
-        self._outbox.send(self._subscribe())
-
-    def on_session_over(self) -> None:
-        """The session is over. What is buffered stays."""
-        self.phase = SubscriptionPhase.IDLE
-        self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
-
     def on_subscribed(self, subscribed: Subscribed) -> None:
         """The broker has attached this subscription."""
         if self.wanted.order is Order.TOTAL and not subscribed.group:
@@ -231,13 +339,8 @@ class SubscriptionCore:
         sid = subscribed.home_sid or subscribed.sid
         if self._was_attached and (self.home, self.sid) != (subscribed.home, sid):
             self.former_sids.append((self.home, self.sid))
-        self.phase = SubscriptionPhase.ATTACHED
-        self.sid, self.home = sid, subscribed.home
-        self.session_sid = subscribed.sid
-        self.generation = subscribed.generation
+        self._attached_as(subscribed)
         self.seal = subscribed.seal
-        self._stalled = False
-        self._backoff.reset()
         self._place(subscribed)
         if self._has_no_room():
             return
@@ -245,45 +348,15 @@ class SubscriptionCore:
         self._silence_due = self._outbox.now + self._silence_pause
         if self.committing is not None and self.committing.on_attached(subscribed, again=self._was_attached):
             self._outbox.tell(Arrived(self.number))
-        if not self._was_attached:
-            self._was_attached = True
-            attached = Attached(self.sid, self.generation, subscribed.created, subscribed.untaken)
-            self._outbox.tell(Answered(self.number, attached))
+        self._tell_attached(subscribed)
         self.send_acknowledgement()
         self._send_commit()
         self._grant()  # items that were taken while the broker was asked have left room
-
-    def on_failed(self, failed: RequestFailed) -> None:
-        """The broker has refused to attach this subscription, for now or for good."""
-        if failed.confirm:
-            self._confirms = failed.confirm
-            self.on_session()
-        elif failed.code in TEMPORARY:
-            self.phase = SubscriptionPhase.IDLE
-            self._deadlines.set((ClientTimer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
-            if not self._stalled:
-                self._stalled = True
-                what = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"
-                self._outbox.tell(Notice(f"{what} waits and will try again: {failed.reason}"))
-        elif self._was_attached and failed.code is Code.IN_USE:
-            # It was ours, and another consumer has taken it while we were away.
-            self.fail(SubscriptionTakenOverError(failed.reason))
-        else:
-            self.fail(request_error(failed))
 
     def on_committed(self, committed: Committed) -> None:
         """What was asked for is durable at the home."""
         if self.committing is not None and self.committing.on_committed(committed.number):
             self._outbox.tell(Arrived(self.number))
-
-    def on_detached(self, code: Code, reason: str) -> None:
-        """The broker has ended it."""
-        self.fail(error_of(code, reason))
-
-    def on_deadline(self) -> None:
-        """The delay is over: asks once more."""
-        if self.phase is SubscriptionPhase.IDLE and self._outbox.open:
-            self.on_session()
 
     def on_events(self, pubend: PubendId, columns: DeliveredColumns) -> None:
         """Events have arrived. Raises RemoteProtocolError, having changed nothing, if there is no credit for them."""
@@ -455,10 +528,6 @@ class SubscriptionCore:
         if self.committing is not None and former.committing is not None:
             self.committing.recovers(former.committing)
 
-    def expect_more(self) -> None:
-        """Lets the next arrival emit Arrived, although nothing was taken."""
-        self._announced = False
-
     def acknowledge(self, positions: Mapping[PubendId, Tick]) -> bool:
         """The application is done with everything up to these positions. Returns whether there is something to send."""
         for pubend, tick in positions.items():
@@ -477,11 +546,6 @@ class SubscriptionCore:
         if self.phase is SubscriptionPhase.ATTACHED and self.acknowledging.unsent:
             self._outbox.send(Acknowledge(self.session_sid, self.acknowledging.take_unsent()))
 
-    def drain(self) -> None:
-        """Hands out nothing more. Acknowledgements still work."""
-        self.draining = True
-        self._outbox.tell(Arrived(self.number))
-
     def release(self) -> None:
         """Sends what is acknowledged, and detaches, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED:
@@ -494,17 +558,15 @@ class SubscriptionCore:
 
     def end(self) -> None:
         """Ends it: what is buffered is dropped. Its positions stay."""
-        self.phase = SubscriptionPhase.OVER
-        self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
+        super().end()
         self._turns.clear()
         self._buffered_events = self._buffered_bytes = 0
 
-    def fail(self, error: GaplessError) -> None:
-        """Ends it, and reports the reason to the application."""
-        self.end()
-        self._outbox.tell(Failed(self.number, error))
-
     # How it is done.
+
+    def _renew_credit(self) -> None:
+        self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
+        self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
 
     def _next_unit(self, events_max: int) -> Unit | None:
         """Returns the unit that is next; None if that is a silence or a gap, or nothing."""
@@ -638,9 +700,7 @@ class SubscriptionCore:
                 self._turns.append(Turn(buffer, 1))
         elif len(buffer) == 1:
             self._turns.append(Turn(buffer, 0))
-        if not self._announced:
-            self._announced = True
-            self._outbox.tell(Arrived(self.number))
+        self._announce()
 
     def _grant(self) -> None:
         """Grants the credit that is free again, once it is a quarter of the window."""
@@ -650,6 +710,4 @@ class SubscriptionCore:
         assert events >= 0, "more is granted than there is room for"
         enough = 4 * events >= wanted.window_events or 4 * size >= wanted.window_bytes
         if enough and self.phase is SubscriptionPhase.ATTACHED:
-            self._credit_events += events
-            self._credit_bytes += max(0, size)
-            self._outbox.send(Credit(self.session_sid, events, max(0, size), self.number))
+            self._credit(events, size)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Any
 
-from gapless.core.client.consuming.subscription import SubscribeOptions, SubscriptionCore, SubscriptionPhase
+from gapless.core.client.consuming.sharing import SharedCore
+from gapless.core.client.consuming.subscription import (
+    ConsumerCore,
+    SubscribeOptions,
+    SubscriptionCore,
+    SubscriptionPhase,
+)
 from gapless.core.client.link.backoff import Backoff
 from gapless.core.client.link.effects import Notice
 from gapless.core.client.link.outbox import ClientOutbox
@@ -18,25 +25,30 @@ from gapless.core.wire.messages import (
     Delayed,
     Deliver,
     DeliverGap,
+    DeliverHeld,
+    DeliverHeldGap,
     DeliverSilence,
     Detach,
     Detached,
+    HoldLost,
     InUse,
     PubendNumber,
     RequestFailed,
+    Settled,
     Subscribed,
+    Taken,
 )
-from gapless.errors import RemoteProtocolError
+from gapless.errors import RemoteProtocolError, SubscriptionInUseError
 
 
-class Subscriptions(ClientRegistry[SubscriptionCore]):
+class Subscriptions(ClientRegistry[ConsumerCore]):
     """All subscriptions of one connection, by the client's number, and in a session also by the broker's id."""
 
     def __init__(self, outbox: ClientOutbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
         super().__init__(outbox)
         self._deadlines = deadlines
         self._backoff = backoff
-        self._attached: dict[int, SubscriptionCore] = {}
+        self._attached: dict[int, ConsumerCore] = {}
         """The attached subscriptions by the broker's id, in this session."""
         self._pubends: dict[int, PubendId] = {}
         """The pubends by the broker's number, in this session."""
@@ -44,6 +56,18 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         """The subscriptions with acknowledgements that were not sent."""
         self._abandoned: dict[int, str | None] = {}
         """The names of subscriptions that were asked for and given up since, by the number of the request."""
+        self._settlements: dict[str | None, Callable[[], int]] = {}
+        """Counts the settlements of this client, by the name of the shared subscription."""
+
+    def plain(self, number: int) -> SubscriptionCore | None:
+        """Returns the subscription with this number, unless it is over, or shared."""
+        consumer = self.get(number)
+        return consumer if isinstance(consumer, SubscriptionCore) else None
+
+    def shared(self, number: int) -> SharedCore | None:
+        """Returns the consumer of a shared subscription with this number, unless it is over."""
+        consumer = self.get(number)
+        return consumer if isinstance(consumer, SharedCore) else None
 
     def handlers(self) -> Mapping[type, Callable[[Any], None]]:
         """Returns a handler for each message about subscriptions. A subscription that is over gets no message."""
@@ -56,6 +80,11 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             Detached: self._on_detached,
             Delayed: self._on_delayed,
             Committed: self._on_committed,
+            DeliverHeld: self._on_deliver_held,
+            DeliverHeldGap: self._on_held_gap,
+            Taken: self._forward_shared(SharedCore.on_taken),
+            Settled: self._forward_shared(SharedCore.on_settled),
+            HoldLost: self._forward_shared(SharedCore.on_hold_lost),
         }
 
     # What happened.
@@ -89,13 +118,21 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
 
     def subscribe(self, number: int, wanted: SubscribeOptions) -> int:
         """Attaches, at once if there is a session."""
-        subscription = SubscriptionCore(number, wanted, self._backoff(), self._outbox, self._deadlines)
-        self.add(subscription)
+        if wanted.sharing is None:
+            self.add(SubscriptionCore(number, wanted, self._backoff(), self._outbox, self._deadlines))
+            return number
+        settlements = self._settlements.setdefault(wanted.name, count(1).__next__)
+        shared = SharedCore(number, wanted, self._backoff(), self._outbox, self._deadlines, settlements)
+        if any(other.wanted.name == wanted.name and isinstance(other, SharedCore) for other in self):
+            reason = f"this connection consumes the shared subscription {wanted.name!r} already: several tasks may"
+            shared.fail(SubscriptionInUseError(f"{reason} iterate over it, each with an `async for` of its own"))
+        else:
+            self.add(shared)
         return number
 
     def acknowledge(self, number: int, positions: Mapping[PubendId, Tick]) -> bool:
         """Notes an acknowledgement. Returns whether there is something to send."""
-        subscription = self.get(number)
+        subscription = self.plain(number)
         if subscription is None or not subscription.acknowledge(positions):
             return False
         self._unsent[number] = subscription
@@ -107,6 +144,13 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             subscription.send_acknowledgement()
         self._unsent.clear()
 
+    def send_settlements(self) -> None:
+        """Sends what was settled in this turn: one message per shared subscription."""
+        if self._settlements:
+            for consumer in self:
+                if isinstance(consumer, SharedCore):
+                    consumer.send_settlements()
+
     def detach(self, number: int) -> None:
         """Ends the consumption of a subscription, if it is not over."""
         subscription = self.get(number)
@@ -117,7 +161,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
 
     def recover(self, number: int, again: int, handed: Mapping[PubendId, Tick]) -> None:
         """Detaches a subscription and attaches it at what is acknowledged, under another number, if it is not over."""
-        former = self.get(number)
+        former = self.plain(number)
         if former is not None:
             subscription = SubscriptionCore(
                 again, former.acknowledged(), self._backoff(), self._outbox, self._deadlines
@@ -128,7 +172,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
 
     # How it is done.
 
-    def _forget_if_over(self, subscription: SubscriptionCore) -> None:
+    def _forget_if_over(self, subscription: ConsumerCore) -> None:
         super()._forget_if_over(subscription)
         if subscription.over:
             self._unsent.pop(subscription.number, None)
@@ -150,7 +194,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             self._attached[message.sid] = subscription
         self._forget_if_over(subscription)
 
-    def _release(self, subscription: SubscriptionCore) -> None:
+    def _release(self, subscription: ConsumerCore) -> None:
         """Asks the broker to end a subscription's consumption: now, or as soon as it has an id."""
         if subscription.phase is SubscriptionPhase.ASKING:
             self._abandoned[subscription.number] = subscription.wanted.name
@@ -179,7 +223,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             self._forget_if_over(subscription)
 
     def _on_committed(self, message: Committed) -> None:
-        subscription = self._attached.get(message.sid)
+        subscription = self._attached_plain(message.sid)
         if subscription is not None:
             subscription.on_committed(message)
 
@@ -192,7 +236,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
 
     def _on_deliver(self, message: Deliver) -> None:
         pubend = self._pubend(message.number)
-        subscription = self._attached.get(message.sid)
+        subscription = self._attached_plain(message.sid)
         if subscription is not None:
             subscription.on_events(pubend, message.columns)
             self._forget_if_over(subscription)
@@ -205,15 +249,49 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
 
     def _on_gap(self, message: DeliverGap) -> None:
         pubend = self._pubend(message.number)
-        subscription = self._attached.get(message.sid)
+        subscription = self._attached_plain(message.sid)
         if subscription is not None:
             subscription.on_gap(pubend, message.start, message.end, message.reason)
             self._forget_if_over(subscription)
 
+    def _on_deliver_held(self, message: DeliverHeld) -> None:
+        pubend = self._pubend(message.number)
+        consumer = self._attached_shared(message.sid)
+        if consumer is not None:
+            consumer.on_events(pubend, message)
+
+    def _on_held_gap(self, message: DeliverHeldGap) -> None:
+        pubend = self._pubend(message.number)
+        consumer = self._attached_shared(message.sid)
+        if consumer is not None:
+            consumer.on_gap(pubend, message)
+
+    def _forward_shared(self, handle: Callable[[SharedCore, Any], None]) -> Callable[[Any], None]:
+        """Returns a handler that passes each message to the consumer of a shared subscription that it is for."""
+
+        def on_message(message: Any) -> None:
+            consumer = self._attached_shared(message.sid)
+            if consumer is not None:
+                handle(consumer, message)
+
+        return on_message
+
     def _meant(self, sids: list[int] | None) -> Iterable[SubscriptionCore]:
-        if sids is None:
-            return list(self._attached.values())
-        return [self._attached[sid] for sid in sids if sid in self._attached]
+        """Returns those that a silence is for. Those of shared subscriptions have no position, so no silence."""
+        meant = self._attached.values() if sids is None else map(self._attached.get, sids)
+        return [each for each in meant if isinstance(each, SubscriptionCore)]
+
+    def _attached_plain(self, sid: int) -> SubscriptionCore | None:
+        consumer = self._attached.get(sid)
+        if consumer is None or isinstance(consumer, SubscriptionCore):
+            return consumer
+        raise RemoteProtocolError(f"subscription {sid} is shared, and the broker treats it as one that is not")
+
+    def _attached_shared(self, sid: int) -> SharedCore | None:
+        consumer = self._attached.get(sid)
+        if consumer is None or isinstance(consumer, SharedCore):
+            return consumer
+        raise RemoteProtocolError(f"subscription {sid} is not shared, and the broker treats it as one that is")
 
     def _pubend(self, number: int) -> PubendId:
         pubend = self._pubends.get(number)

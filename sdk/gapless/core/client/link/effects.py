@@ -182,6 +182,17 @@ class Arrived(msgspec.Struct, frozen=True):
     subscription: int
 
 
+class SettlementAnswered(msgspec.Struct, frozen=True):
+    """A settlement of a shared subscription is durable."""
+
+    subscription: int
+    number: int
+    lost: tuple[int, ...] = ()
+    """The delivery numbers of what was not held any more: for that it did not take effect."""
+    uncertain: bool = False
+    """Whether the broker does not know any more if it took effect."""
+
+
 Effect: TypeAlias = (
     AskCredentials
     | OpenLink
@@ -200,4 +211,5 @@ Effect: TypeAlias = (
     | Receipted
     | NotPublished
     | Arrived
+    | SettlementAnswered
 )

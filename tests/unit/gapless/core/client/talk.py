@@ -5,13 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
+import msgspec
+
 from gapless.core.client import OPEN_LINK, ClientCore
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.wire import messages as m
-from gapless.core.wire.codec import decode_client, encode, range_head
+from gapless.core.wire.codec import decode_client, deliver_held_head, encode, range_head
 from gapless.core.wire.numbering import Sent
 
 SECOND = 1_000_000_000
@@ -37,6 +39,9 @@ class Talk:
         self.link = 0
         self.session = 0
         self.sent = Sent()
+        self.answers: tuple[str, ...] = ("Take", "Settle", "Extend")
+        """What the broker says that it answers."""
+        self.frame_bytes = 4 << 20
         self.core.start(self.now)
         self.connect()
 
@@ -48,6 +53,7 @@ class Talk:
         self.core.on_link_up(self.link, OPEN_LINK, self.now)
         self.take()
         welcome = m.Welcome(m.PROTOCOL, self.session, "net", "node", True, 5000, 1 << 20, 4 << 20, 64, 8 << 20)
+        welcome = msgspec.structs.replace(welcome, answers=self.answers, max_frame_bytes=self.frame_bytes)
         self.core.on_frames(self.link, [encode(0, welcome)], self.now)
         self.take()
 
@@ -74,6 +80,15 @@ class Talk:
         """The broker sends events of a range."""
         batch = EventColumns.of([encode_event("t", {}, None, b"x") for _ in ticks], [1] * len(ticks)).batch(ticks)
         payload = range_head(self.session, request) + batch.payload((1 << len(ticks)) - 1)
+        self.core.on_frames(self.link, [self.numbered(payload)], self.now)
+        self.take()
+
+    def hear_held(self, sid: int, first: int, *ticks: int, careful: bool = False, attempts: bytes = b"") -> None:
+        """The broker delivers events of pubend 0 to a consumer of a shared subscription."""
+        bodies = [b"%d" % tick for tick in ticks]
+        events = EventColumns.of([encode_event("t", {}, None, body) for body in bodies], map(len, bodies))
+        head = deliver_held_head(self.session, sid, 0, first, careful=careful, attempts=attempts)
+        payload = head + events.batch(ticks).payload((1 << len(ticks)) - 1)
         self.core.on_frames(self.link, [self.numbered(payload)], self.now)
         self.take()
 
