@@ -82,8 +82,9 @@ class Sharing(msgspec.Struct, array_like=True, frozen=True):
     resume_ms: Milliseconds = 5_000
     """For how long its events are kept for it when its link is lost."""
     holds: Annotated[tuple[Holds, ...], msgspec.Meta(max_length=PUBENDS_MAX)] = ()
-    """What it holds from before: it goes on with these. Also what it has given a verdict on that has no answer yet; what
-    is not named never reached it, and is free again as it was."""
+    """What it holds from before: it goes on with these. Also what it has given a verdict on that has no answer yet.
+
+    What is not named never reached it, and is free again as it was."""
     embedded: bool = False
     """Whether it is in the broker's process, and dies with it: then nobody waits for it after a crash."""
 
@@ -165,7 +166,8 @@ class Extend(ClientMessage, frozen=True, tag=72):
 class HoldLost(ServerMessage, frozen=True, tag=73):
     """These are not held any more: their time was over, or another instance has resumed them.
 
-    Of what has a verdict without an answer that says nothing: Settled does."""
+    Of what has a verdict without an answer that says nothing: Settled does.
+    """
 
     sid: int
     holds: tuple[Holds, ...]
