@@ -212,11 +212,14 @@ class SharedSubscription:
         `channel`: leads to nobody.
         """
         former, self._former = self._former, SharedRow()
-        if former.is_open:
-            for pubend, sent in former.sent.items():
-                if pubend in self._host.streams:
-                    position = self._host.streams[pubend].positions[self.record.sid]
-                    self.window(pubend, position.acked).begin_in_doubt(sent)
+        for pubend, sent in (former.sent if former.is_open else former.doubted).items():
+            if pubend in self._host.streams:
+                window = self.window(pubend, self._host.streams[pubend].positions[self.record.sid].acked)
+                if former.is_open:
+                    window.begin_in_doubt(sent)
+                else:
+                    window.doubted_upto = sent
+        if former.is_open or any(window.is_in_doubt for window in self.windows.values()):
             self._awaited = self.roster.awaited
             self.hidden_until = now + QUARANTINE
             self._set_timer(self.hidden_until, "quarantine", None)
@@ -656,9 +659,11 @@ class SharedSubscription:
             (pubend, window.frontier, host.streams[pubend].meta.grain) for pubend, window in self.windows.items()
         ]
         raised = is_open and self.ceiling.raise_ahead(frontiers)
-        if self.ceiling.ask_open(is_open) or raised:
+        if self.ceiling.ask_open(is_open) or raised or not is_open:
             kept = {} if is_open else self._kept_now()
-            row = SharedRow(self.ceiling.asked, dict(self.ceiling.asked_sent), is_open, kept)
+            unread = [window for window in self.windows.values() if window.frontier < window.doubted_upto]
+            doubted = {window.pubend: window.doubted_upto for window in unread}
+            row = SharedRow(self.ceiling.asked, dict(self.ceiling.asked_sent), is_open, kept, doubted)
             operations.append(shared_row(sid, row))
         asked, sent, changes = self.ceiling.asked, dict(self.ceiling.asked_sent), self.ceiling.changes
         self._writes = self.ceiling.is_wanted = False

@@ -71,7 +71,9 @@ class ChunkRow(msgspec.Struct, array_like=True, frozen=True):
     attempts: dict[int, int] = {}
     """Of the events at these places."""
     deaths: bytes = b""
-    """As a mask."""
+    """As a mask, …"""
+    doubt: bytes = b""
+    """… and so are those that may have been handed out before all consumers left."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -182,7 +184,7 @@ class Chunk:
         size = -(-len(self.ticks) // 8)
         open_ = self.unsettled
         attempts = {place: count for place, count in self.attempts.items() if open_ >> place & 1}
-        deaths = self.deaths & open_
+        deaths, doubt = self.deaths & open_, self.doubt & open_
         return _encode(
             ChunkRow(
                 first - self.below if self.below else 0,
@@ -190,6 +192,7 @@ class Chunk:
                 self.done.to_bytes(size, "little"),
                 attempts,
                 deaths.to_bytes(size, "little") if deaths else b"",
+                doubt.to_bytes(size, "little") if doubt else b"",
             )
         )
 
@@ -212,6 +215,7 @@ class Chunk:
         chunk.attempts = dict(found.attempts)
         chunk.attempted = mask_at(list(found.attempts))
         chunk.deaths = int.from_bytes(found.deaths, "little")
+        chunk.doubt = chunk.unknown = int.from_bytes(found.doubt, "little")
         chunk.is_stored = True
         return chunk
 
@@ -302,6 +306,11 @@ class Window:
         return iter(self._chunks)
 
     # -------------------------------------------------------------------------------- what comes in
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether anything may have been handed out before."""
+        return self.frontier < self.doubted_upto or any(chunk.doubt for chunk in self._chunks)
 
     def begin_in_doubt(self, upto: Tick) -> None:
         """A life of the broker has ended uncleanly: what is not settled up to a tick may have been handed out."""
@@ -621,7 +630,8 @@ class Window:
         operations: list[Operation] = []
         for at in range(bisect_right(self._firsts, frontier)):
             chunk, first = self._chunks[at], self._firsts[at]
-            if first in self._dirty or chunk.ticks[-1] > self.written or not chunk.is_stored:
+            is_news = first in self._dirty or chunk.ticks[-1] > self.written or not chunk.is_stored
+            if is_news or (everything and chunk.doubt):
                 chunk.is_stored = True
                 operations.append(Set(CHUNKS, self._key(sid, first), chunk.row()))
         operations += [Delete(CHUNKS, self._key(sid, first)) for first in self._gone]

@@ -556,6 +556,10 @@ class Subscribing:
         creation = self._creations[subscription.sid]
         creator = creation.creator
         if creator is not None and creator.waits:
+            same = (creator.session.instance, creator.request.request) == (session.instance, request.request)
+            if subscription.shared is not None and not same:  # several come at once, and all may have it
+                self._waiting.put(Reason.PREPARING, session, request, self.on_subscribe, subscription.sid)
+                return
             if creator.session.instance != session.instance:
                 # Whoever may wait, or take it over, asks again until it is there.
                 code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
