@@ -58,11 +58,14 @@ from gapless.core.wire.messages import (
     Credit,
     Detach,
     Detached,
+    Extend,
     ListSubscriptions,
     RequestFailed,
     Retire,
     Retired,
+    Settle,
     Subscribe,
+    Take,
     Unsubscribe,
 )
 from gapless_shb.core.behind import Behind
@@ -177,7 +180,9 @@ class SubscriberHostingBroker:
             self._takeovers,
             self._holders,
             self._waiting,
+            context.reader,
         )
+        self._sharing = self._subscribing.sharing
         self._ranges = Ranges(
             self._hosting,
             self._subscribing,
@@ -187,11 +192,13 @@ class SubscriberHostingBroker:
             self._holders,
             self._waiting,
         )
-        self._rights = Rights(self._hosting, self._holders, self._takeovers, self._ranges.reads, self._end_consumption)
+        self._rights = Rights(
+            self._hosting, self._holders, self._takeovers, self._ranges.reads, self._sharing, self._end_consumption
+        )
         self._pinned = Pinned(self._hosting, self._holders)
         self._connect_roaming(context)
         self._behind = Behind(self._hosting)
-        self._listings = Listings(self._hosting, self._waiting)
+        self._listings = Listings(self._hosting, self._waiting, self._sharing)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting)
         self._urgent = False
@@ -239,6 +246,7 @@ class SubscriberHostingBroker:
         self._hosting.write_start()
         self._expiry.start()
         self._claims.start()
+        self._sharing.start(now)
         self._await_beat(now)
         self._lost_volumes.start(now, wall)
         self._ahead.look_back(now)
@@ -271,6 +279,9 @@ class SubscriberHostingBroker:
             Acknowledge: self._on_acknowledge,
             Commit: self._on_commit,
             Detach: self._on_detach,
+            Take: self._sharing.on_take,
+            Settle: self._sharing.on_settle,
+            Extend: self._sharing.on_extend,
             ListSubscriptions: self._listings.on_list,
             Retire: self._on_retire,
             **self._ranges.requests(),
@@ -311,9 +322,10 @@ class SubscriberHostingBroker:
             # A consumer that was attached just now may complete another creation, and other requests wait for that one.
             goes_on = self._subscribing.has_to_complete(now) or self._waiting.is_due
         self._hosting.ordering.finish_turn(now, wall)
+        self._sharing.finish_turn(now, wall)
         stalled_after = self._timing.stalled_ms * _MILLISECOND
         due = self._ranges.deadline if self._ranges.used else None
-        for other in (self._guests.deadline, self._subscribing.deadline()):
+        for other in (self._guests.deadline, self._subscribing.deadline(), self._sharing.deadline):
             if other is not None:
                 due = other if due is None else min(due, other)
         for stream in self._hosting.streams.values():
@@ -447,7 +459,7 @@ class SubscriberHostingBroker:
 
     def _judge_orders(self, now: int, wall: int) -> None:
         """Pubends carry other topics than before: ends consumers whose topics are no longer all of one group."""
-        for consumer in [one for one in self._hosting.consumers.values() if one.ordered is not None]:
+        for consumer in [one for one in self._hosting.consumers.values() if one.subscription.group]:
             try:
                 self._groups.group_of(consumer.subscription.topics)
             except RefusedError as refused:
@@ -474,7 +486,8 @@ class SubscriberHostingBroker:
     def _on_ran_twice(self, ran: RanTwice, _now: int, _wall: int) -> None:
         """Whoever consumes here comes again, and finds its subscription where it was."""
         self._beside = ran.other
-        for session in dict.fromkeys(consumer.channel.session for consumer in self._consumers_here()):
+        sessions = [consumer.channel.session for consumer in self._consumers_here()]
+        for session in dict.fromkeys([*sessions, *self._sharing.sessions]):
             self._hosting.end_session(session, "another process of this broker has run: connect again")
 
     def _consumers_here(self) -> list[Consumer]:
@@ -503,6 +516,9 @@ class SubscriberHostingBroker:
         return True
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
+        if (member := self._sharing.member_of(session.number, credit.sid)) is not None:
+            self._sharing.on_credit(member, credit)
+            return
         consumer = self._hosting.consumer_of(session.number, credit.sid)
         if consumer is None:
             return
@@ -536,6 +552,7 @@ class SubscriberHostingBroker:
             self._ranges.on_room(channel.session, turn, now, wall)
         for consumer in rotated(list(channel.consumers.values()), turn):
             self._go_on(consumer, now, wall)
+        self._sharing.on_room(channel.session)
         if not ranges_first:
             self._ranges.on_room(channel.session, turn, now, wall)
 
@@ -572,6 +589,10 @@ class SubscriberHostingBroker:
         self._commit_records.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
+        if (member := self._sharing.member_of(session.number, request.sid)) is not None:
+            self._sharing.on_detach(member, request, now)
+            self._urgent = True
+            return
         consumer = self._hosting.consumer_of(session.number, request.sid)
         if consumer is None:
             return
@@ -651,6 +672,7 @@ class SubscriberHostingBroker:
                 self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now, None))
                 self._await_beat(now)
         self._guests.on_deadline(now, wall)
+        self._sharing.on_deadline(now)
         for stream in self._hosting.streams.values():
             if stream.scheduler.readers:
                 stream.scheduler.pump(now, wall)
@@ -670,6 +692,7 @@ class SubscriberHostingBroker:
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         yield from self._waiting.gauges()
+        yield from self._sharing.gauges()
         yield from self._hosting.counts.gauges()
         memory = self._hosting.memory
         parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}

@@ -86,7 +86,12 @@ class Hosting(BrokerState):
     # -------------------------------------------------------------------------------------- the way out
 
     def tell(self, session: int, message: ServerMessage) -> None:
-        """Sends a message to a session, after everything that was sent to it before."""
+        """Sends a message to a session, after everything that was sent to it before.
+
+        0: that of the consumer that stands for all of a shared subscription, and has none.
+        """
+        if not session:
+            return
         if session < 0:
             self.tell_elsewhere(session, message)
             return
@@ -278,6 +283,9 @@ class Hosting(BrokerState):
             if consumer.is_elsewhere or self.registry.phase(consumer.sid) is Phase.ATTACHING:
                 continue
             start = stream.positions[consumer.sid].start
+            if consumer.ordered is not None and consumer.subscription.shared is not None:
+                stream.attach(consumer, consumer.ordered.add(stream.pubend, start), now, wall)
+                continue
             if consumer.ordered is not None and consumer.subscription.group == group:
                 start = consumer.ordered.add(stream.pubend, start)
             consumer.channel.flush()
@@ -301,7 +309,7 @@ class Hosting(BrokerState):
 
     def end_session(self, session: int, reason: str) -> None:
         """Closes a client's session, if it is one of this SHB."""
-        if session < 0:
+        if session <= 0:
             return
         self.outbox.emit(EndSession(session, reason))
 

@@ -24,6 +24,7 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.subscriptions.checks import check_may_have
 from gapless_shb.core.subscriptions.holders import Holders
+from gapless_shb.core.subscriptions.sharing import SharedSubscriptions
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 
 PORTION: Final = 128
@@ -41,12 +42,14 @@ class Rights:
         holders: Holders,
         takeovers: Takeovers,
         reads: Reads,
+        sharing: SharedSubscriptions,
         end_consumption: Callable[[int, int, int], None],
     ) -> None:
         self._hosting = hosting
         self._takeovers = takeovers
         self._holders = holders
         self._reads = reads
+        self._sharing = sharing
         self._end_consumption = end_consumption
         hosting.note_forbidden = self.note_made
         self._version = 0
@@ -118,6 +121,12 @@ class Rights:
         consumer = self._hosting.consumers.get(sid)
         if consumer is None or self._hosting.registry.phase(sid) is Phase.ATTACHING:
             return  # who is being attached is judged before that is answered
+        if consumer.subscription.shared is not None:
+            for member in self._sharing.members(sid):
+                if refused := self._refusal(member.principal, member.channel.session, sid):
+                    self._note(consumer.subscription)
+                    self._sharing.forbid(member, refused, now)
+            return
         session = consumer.channel.session
         if refused := self._refusal(consumer.principal, session, sid):
             self._note(consumer.subscription)

@@ -248,6 +248,13 @@ class Guests:
             raise RefusedError(Code.NOT_FOUND, "the subscription is gone: this SHB has another volume now")
         if places == [self._places.broker]:
             return []
+        if request.sharing is not None:
+            raise RefusedError(
+                Code.CONFIGURATION,
+                f"shared subscription {request.name!r} is kept by {places[0]}, and served there alone: give the client"
+                f" the address of {places[0]}",
+                node=places[0],
+            )
         consumers = self._hosting.channel(session).consumers.values()
         consumed = [consumer.subscription for consumer in consumers]
         mine = [subscription for subscription in consumed if subscription.home and subscription.name == request.name]

@@ -19,8 +19,8 @@ from gapless.core.principals import Principal
 from gapless.core.stream.batch_bytes import COUNT_BYTES, ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
-from gapless.core.wire.codec import deliver_head
-from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber
+from gapless.core.wire.codec import deliver_head, deliver_held_head
+from gapless.core.wire.messages import DeliverGap, DeliverHeldGap, DeliverSilence, GapReason, PubendNumber
 from gapless_shb.core.state.counts import Counts
 from gapless_shb.core.state.memory import Memory
 from gapless_shb.core.state.registry import SubscriptionRecord
@@ -140,6 +140,17 @@ class Channel:
         self._pending.append((deliver_head(self.session, sid, self.number(pubend)), payload))
         self.charge(len(payload))
 
+    def deliver_held(
+        self, sid: int, pubend: PubendId, payload: bytes, first: int, *, careful: bool, attempts: bytes
+    ) -> None:
+        """Sends events of a shared subscription, which its consumer holds from now on under these numbers."""
+        if not self._pending:
+            self.unflushed.append(self)
+        number = self.number(pubend)
+        head = deliver_held_head(self.session, sid, number, first, careful=careful, attempts=attempts)
+        self._pending.append((head, payload))
+        self.charge(len(payload))
+
     def flush(self) -> None:
         """Sends the gathered deliveries. It comes before any other message to the session."""
         if self._pending:
@@ -158,6 +169,17 @@ class Channel:
         self.flush()
         self.counts.gaps[reason] += 1
         self.emit(Tell(self.session, DeliverGap(sid, self.number(pubend), start, end, reason.value)))
+
+    def gap_held(
+        self, sid: int, pubend: PubendId, held: int, gap: tuple[Tick, Tick, GapReason], *, careful: bool, attempts: int
+    ) -> None:
+        """Sends a gap of a shared subscription, which its consumer holds from now on."""
+        start, end, reason = gap
+        self.flush()
+        self.counts.gaps[reason] += 1
+        number = self.number(pubend)
+        said = DeliverHeldGap(sid, number, held, careful, attempts, start, end, reason.value)
+        self.emit(Tell(self.session, said))
 
     def tell_idle(self, pubend: PubendId, head: Tick, live: dict[int, Consumer]) -> None:
         """Sends the silence that moves the position of every live consumer, at most once per head."""

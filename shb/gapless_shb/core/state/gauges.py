@@ -8,6 +8,12 @@ _PUBEND = ("pubend",)
 
 SUBSCRIPTIONS = Family("gapless_shb_subscriptions", "Subscriptions that it hosts, those that are not durable too.")
 CONSUMERS = Family("gapless_shb_consumers", "Subscriptions that somebody consumes just now.")
+SHARED = Family("gapless_shb_shared_subscriptions", "Shared subscriptions that it hosts.")
+SHARED_CONSUMERS = Family("gapless_shb_shared_consumers", "Consumers that take part in a shared subscription just now.")
+SHARED_UNSETTLED = Family(
+    "gapless_shb_shared_unsettled_events", "Events of shared subscriptions that were read, and nobody has settled."
+)
+SHARED_HELD = Family("gapless_shb_shared_held_events", "Those of them that some consumer holds.")
 WAITING = Family("gapless_shb_waiting", "Requests of clients that wait, by what they wait for.", ("reason",))
 HEAD = Family("gapless_shb_head_ticks", "Everything up to here is known, and noted for whom it is.", _PUBEND)
 GROUP = Family(
@@ -96,5 +102,8 @@ PAGES_DROPPED = Family(
     "gapless_shb_pages_dropped_total", "Pages that were dropped from memory for others.", _PUBEND, counter=True
 )
 SHARED_FETCHES = Family(
-    "gapless_shb_shared_fetches_total", "Fetches from a pubend that served several readers.", _PUBEND, counter=True
+    "gapless_shb_shared_fetches_total",
+    "Fetches from a pubend that served several readers: it has nothing to do with shared subscriptions.",
+    _PUBEND,
+    counter=True,
 )

@@ -27,6 +27,15 @@ SKEW = 60 * SECOND
 (protocol: late-pubends)."""
 
 
+class Shares(msgspec.Struct, array_like=True, frozen=True):
+    """What was said of a shared subscription when it was created."""
+
+    window: int
+    """How many events may be unsettled."""
+    durable: bool
+    """Whether it lives on without consumers."""
+
+
 class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The record of one subscription. A `sid` is never used again."""
 
@@ -63,6 +72,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The name of the principal that created it; "": the process itself, or that was not noted yet."""
     groups: tuple[str, ...] = ()
     """The groups that this principal had then, in order."""
+    shared: Shares | None = None
+    """How its consumers share it; None: it has one consumer at a time."""
 
     def names(self, pubend: PubendId) -> bool:
         """Whether the token that it was created with named a pubend."""

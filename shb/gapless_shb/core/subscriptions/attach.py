@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.outbox import Then
-from gapless.core.ports import Action, ClientSession, Operation
+from gapless.core.ports import Action, ClientSession, Operation, RecoveryReader
 from gapless.core.resources import Durable
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import (
@@ -51,7 +51,7 @@ from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.refusals import RefusedError
-from gapless_shb.core.state.registry import SKEW, SubscriptionRecord
+from gapless_shb.core.state.registry import SKEW, Shares, SubscriptionRecord
 from gapless_shb.core.state.rows import delete_positions, position_row
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import taker_of
@@ -61,6 +61,7 @@ from gapless_shb.core.subscriptions.checks import (
     check_existing,
     check_limit,
     check_may_have,
+    check_sharing,
     checked_filter,
     checked_new,
     known_by_id,
@@ -76,6 +77,7 @@ from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import CommitRecords, OpenedRecord
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
+from gapless_shb.core.subscriptions.sharing import SharedSubscriptions
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
@@ -116,6 +118,7 @@ class Subscribing:
         takeovers: Takeovers,
         holders: Holders,
         waiting: Waiting,
+        reader: RecoveryReader,
     ) -> None:
         self._hosting = hosting
         self._takeovers = takeovers
@@ -126,6 +129,7 @@ class Subscribing:
         self._ahead = ahead
         self._groups = groups
         self._creations: dict[int, Creation] = {}
+        self._sharing = SharedSubscriptions(hosting, reader, lambda record, now: self.remove(record, now, None))
         self.may_complete = False
         """A mark of the turn: something that creations wait for has happened."""
         self._turn_at = -1
@@ -133,6 +137,11 @@ class Subscribing:
         """How much of completing creations may still be done in this turn of the node."""
         self._is_behind = False
         """Whether creations that wait for nothing any more were left to the next turn."""
+
+    @property
+    def sharing(self) -> SharedSubscriptions:
+        """The shared ones among them."""
+        return self._sharing
 
     # ------------------------------------------------------------------------------------- requests
 
@@ -237,6 +246,7 @@ class Subscribing:
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.removed(sid)
+        operations += self._sharing.removed(sid)
         operations += self._commit_records.remove(subscription)
         hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
@@ -279,6 +289,8 @@ class Subscribing:
         subscription.start = known | elsewhere
         subscription.begun = not any(needs_hold for _, needs_hold in starts.values())
         subscription.group = group
+        if original.sharing is not None:
+            subscription.shared = Shares(original.sharing.window, original.sharing.durable)
         if request.start is StartAt.TOKEN:
             subscription.origin = origin_of(original)
             subscription.unnamed = tuple(pubend for pubend in known if pubend not in named)
@@ -481,6 +493,7 @@ class Subscribing:
         # It may have waited, and other rules may count now. Whoever may change it needs no right to what it has been.
         changes = not request.sid and request.on_change is not OnChange.ERROR
         check_may_have(self._hosting, session.principal, wanted(session, request) if changes else subscription)
+        check_sharing(session, request, self._hosting)
         changed = check_existing(session, request, subscription, self._hosting, now)  # 2
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
@@ -496,7 +509,9 @@ class Subscribing:
         if makes_anew and subscription.principal != session.principal.name:
             check_limit(session, request, self._hosting)  # it has one more then
         again = self.on_subscribe
-        if not self._holders.make_way(session, request, subscription, again, now, wall, makes_anew=makes_anew):
+        if subscription.shared is not None:
+            self._sharing.check(session, request, subscription, changed=changed)
+        elif not self._holders.make_way(session, request, subscription, again, now, wall, makes_anew=makes_anew):
             return
         if makes_anew:  # 6
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
@@ -562,6 +577,9 @@ class Subscribing:
         *,
         created: bool,
     ) -> None:
+        if subscription.shared is not None:
+            self._join(session, request, subscription, now, wall, created=created)
+            return
         if subscription.group:
             self._groups.group_of(subscription.topics)
         self._takeovers.taken(subscription.sid, taker_of(session, request))
@@ -603,6 +621,30 @@ class Subscribing:
                 claimed({}, "", now, wall)
 
         self._hosting.outbox.write(rows, durable)
+
+    def _join(
+        self,
+        session: ClientSession,
+        request: Subscribe,
+        subscription: SubscriptionRecord,
+        now: int,
+        wall: int,
+        *,
+        created: bool,
+    ) -> None:
+        """A consumer takes part in a shared subscription, and is answered."""
+        hosting = self._hosting
+        answer = Subscribed(
+            request.request,
+            subscription.sid,
+            subscription.generation,
+            hosting.seals.of(subscription),
+            created,
+            [],
+            hosting.seals.home,
+            untaken=untaken(subscription.topics, hosting.streams) if created else (),
+        )
+        self._sharing.join(session, request, answer, now, wall)
 
     def new_consumer(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int

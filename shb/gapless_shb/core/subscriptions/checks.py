@@ -83,6 +83,7 @@ def checked_new(
     if not in_place:
         check_limit(session, request, hosting)
     check_room(request, hosting)
+    check_sharing(session, request, hosting)
     checked_filter(session, request, hosting.selector_limits)
     check_mail_room(session, request, hosting)
     if request.start is StartAt.TOKEN:
@@ -113,10 +114,41 @@ def check_existing(
 ) -> bool:
     """Returns whether a request changes a subscription. Raises RefusedError if it may not even have it free."""
     check_room(request, hosting)
+    check_shared(request, subscription)
     changed = is_changed(session, request, subscription, hosting)
     check_token(request, subscription, hosting)
     check_stands(request, hosting, now)
     return changed
+
+
+def check_sharing(session: ClientSession, request: Subscribe, hosting: Hosting) -> None:
+    """Raises RefusedError if a request to take part in a shared subscription wants what that does not have."""
+    if request.sharing is None:
+        return
+    problem = ""
+    if not request.name:
+        problem = "has no name: its consumers have to name it"
+    elif request.positions is not None:
+        problem = "has no position of its own, so a token has no place"
+    elif request.order is Order.TOTAL:
+        problem = "has no order: several consumers get its events"
+    elif request.commits or request.no_local:
+        problem = "knows neither commits nor no_local"
+    elif session.number < 0:
+        problem = f"is served at its home alone: connect to {hosting.places.broker}"
+    if problem:
+        raise RefusedError(Code.CONFIGURATION, f"a shared subscription {problem}")
+
+
+def check_shared(request: Subscribe, subscription: SubscriptionRecord) -> None:
+    """Raises RefusedError if a request takes a shared subscription for one that is not, or the other way round."""
+    if (request.sharing is None) is (subscription.shared is None):
+        return
+    has, wants = ("shared", "not shared") if request.sharing is None else ("not shared", "shared")
+    raise RefusedError(
+        Code.MISMATCH,
+        f"{called(request.name)} exists and is {has}, but was asked for as one that is {wants}: it stays what it is",
+    )
 
 
 def check_stands(request: Subscribe, hosting: Hosting, now: int) -> None:
@@ -209,6 +241,9 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
             reason = f"{who} may not consume the subscription that it names by an id: no [[allow]] lets it"
             raise RefusedError(Code.FORBIDDEN, reason) from None
     check_may_read(hosting, session.principal, found)
+    if found.shared is not None:
+        reason = f"subscription {found.name!r} is shared: its events are its consumers', and are not read by ranges"
+        raise RefusedError(Code.MISMATCH, reason)
     if not found.begun:
         raise RefusedError(Code.RETRY, "the subscription is being created")
     return found

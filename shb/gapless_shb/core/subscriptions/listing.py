@@ -29,6 +29,7 @@ from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.pfs.blocks import Block
 from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.subscriptions.sharing import SharedSubscriptions
 from gapless_shb.core.subscriptions.waiting import Waiting, told
 
 ROWS_MAX = 500
@@ -68,6 +69,8 @@ class Listing:
     """Of which subscriptions readers had found all that the PFS does not know when that was counted: with each, from
     where on the PFS knew it, and up to where it was done. Readers go on while the list is made."""
     untold: Iterator[SubscriptionRecord] = field(default_factory=lambda: iter(()))
+    asked_at: int = 0
+    """When, in monotonic nanoseconds."""
     then: Callable[[Mapping[int, Counted]], None] | None = None
     """What is called with the counts, if no client has asked for a list."""
 
@@ -75,8 +78,9 @@ class Listing:
 class Listings:
     """Answers ListSubscriptions."""
 
-    def __init__(self, hosting: Hosting, waiting: Waiting) -> None:
+    def __init__(self, hosting: Hosting, waiting: Waiting, sharing: SharedSubscriptions) -> None:
         self._hosting = hosting
+        self._sharing = sharing
         self._waiting = waiting
         self._listings: dict[int, Listing] = {}
         self.telling: deque[Listing] = deque()
@@ -108,11 +112,11 @@ class Listings:
         authorizer, named = self._hosting.authorizer, Durable(subscription.client_id, subscription.name)
         return authorizer.asks and bool(authorizer.refusal(principal, Action.OBSERVE, named))
 
-    def on_list(self, session: ClientSession, request: ListSubscriptions, _now: int, _wall: int) -> None:
+    def on_list(self, session: ClientSession, request: ListSubscriptions, now: int, _wall: int) -> None:
         """Begins to read the PFS for a request."""
         self._count += 1
         self._listings[self._count] = Listing(
-            session.number, request.request, session.principal, list(self._hosting.streams)
+            session.number, request.request, session.principal, list(self._hosting.streams), asked_at=now
         )
         self._read(self._count, 0)
 
@@ -227,6 +231,7 @@ class Listings:
             roams=self._hosting.places.has_home(subscription.name),
             phase=self._hosting.registry.phase(sid).value,
             waiting=tuple(map(told, self._waiting.of(sid)[:WAITING_MAX])),
+            sharing=self._sharing.listed(sid, listing.asked_at),
         )
 
     def _is_counted(self, listing: Listing, stream: Constream, sid: int) -> bool:
