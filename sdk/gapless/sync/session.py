@@ -8,9 +8,11 @@ from typing_extensions import Unpack
 
 import gapless.client.session as awaited
 from gapless.core.client import Gap, Silence
+from gapless.core.client.consuming.held import HeldEvent
 from gapless.core.stream.events import Event
 from gapless.sync.blocking import Blocking
 from gapless.sync.publisher import Publisher
+from gapless.sync.shared import SharedSubscription
 from gapless.sync.subscription import Subscription
 from gapless.sync.transform import Transform
 
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from gapless.client.ack_modes import AckMode
+    from gapless.client.awaitable import AwaitableContext
     from gapless.client.messages import Message
-    from gapless.client.options import OnGap, SubscribeKeywords, TransformKeywords
+    from gapless.client.options import OnGap, SharedKeywords, SubscribeKeywords, TransformKeywords
     from gapless.client.publisher import Publisher as AwaitedPublisher
     from gapless.client.receipts import Receipt
     from gapless.client.transaction import Transactions as ClientTransactions
@@ -30,6 +33,8 @@ Events: TypeAlias = "Subscription[Event, NoReturn]"
 EventsSilences: TypeAlias = "Subscription[Event | Silence, NoReturn]"
 EventsGaps: TypeAlias = "Subscription[Event | Gap, Gap]"
 EventsSilencesGaps: TypeAlias = "Subscription[Event | Silence | Gap, Gap]"
+SharedEvents: TypeAlias = "SharedSubscription[HeldEvent, NoReturn]"
+SharedEventsGaps: TypeAlias = "SharedSubscription[HeldEvent | Gap, Gap]"
 
 
 class Session(Blocking[awaited.Session]):
@@ -56,6 +61,7 @@ class Session(Blocking[awaited.Session]):
         *topics: str,
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
+        shared: Literal[False] = False,
         timeout: float | None = None,
         **options: Unpack[SubscribeKeywords],
     ) -> Events: ...
@@ -65,6 +71,7 @@ class Session(Blocking[awaited.Session]):
         *topics: str,
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
+        shared: Literal[False] = False,
         timeout: float | None = None,
         **options: Unpack[SubscribeKeywords],
     ) -> EventsSilences: ...
@@ -74,6 +81,7 @@ class Session(Blocking[awaited.Session]):
         *topics: str,
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
+        shared: Literal[False] = False,
         timeout: float | None = None,
         **options: Unpack[SubscribeKeywords],
     ) -> EventsGaps: ...
@@ -83,29 +91,53 @@ class Session(Blocking[awaited.Session]):
         *topics: str,
         silence: bool = False,
         on_gap: OnGap = "raise",
+        shared: Literal[False] = False,
         timeout: float | None = None,
         **options: Unpack[SubscribeKeywords],
     ) -> EventsSilencesGaps: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        shared: Literal[True],
+        name: str,
+        on_gap: Literal["raise"] = "raise",
+        timeout: float | None = None,
+        **options: Unpack[SharedKeywords],
+    ) -> SharedEvents: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        shared: Literal[True],
+        name: str,
+        on_gap: OnGap,
+        timeout: float | None = None,
+        **options: Unpack[SharedKeywords],
+    ) -> SharedEventsGaps: ...
     def subscribe(
         self,
         *topics: str,
         silence: bool = False,
         on_gap: OnGap = "raise",
+        shared: bool = False,
         timeout: float | None = None,
-        **options: Unpack[SubscribeKeywords],
-    ) -> Subscription[Any, Any]:
+        **options: Any,
+    ) -> Subscription[Any, Any] | SharedSubscription[Any, Any]:
         """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
 
         It takes the same keywords: `name`, `selector`, `start`, `silence`, `on_gap`, `in_use`, `order`, `on_change`,
-        `no_local` and `prefetch`. After `timeout` seconds it gives up and raises TimeoutError: nothing is left
-        attached.
+        `no_local`, `prefetch` and `shared`, and with that `durable`, `window`, `hold_seconds` and `resume_seconds`.
+        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
         """
-        return self._runner.make(
-            lambda: self._awaited.subscribe(*topics, silence=silence, on_gap=on_gap, **options),
-            Subscription,
-            lambda subscription: subscription.abandon(),
-            timeout,
-        )
+        keywords = {**options, "silence": silence, "on_gap": on_gap, "shared": shared}
+
+        def begin() -> AwaitableContext[Any]:
+            return self._awaited.subscribe(*topics, **keywords)
+
+        if shared:
+            return self._runner.make(begin, SharedSubscription[Any, Any], lambda made: made.abandon(), timeout)
+        return self._runner.make(begin, Subscription[Any, Any], lambda made: made.abandon(), timeout)
 
     @overload
     def transform(

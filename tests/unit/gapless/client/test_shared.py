@@ -16,7 +16,7 @@ import pytest
 import gapless
 from gapless.client.holds import HeldBatch
 from gapless.core.wire import messages as m
-from unit.gapless.client.conftest import ADDRESS, until
+from unit.gapless.client.conftest import ADDRESS, die, until
 from unit.gapless.client.fake_broker import PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 from unit.gapless.client.sharing_broker import SharingBroker
@@ -429,8 +429,7 @@ async def test_a_connection_that_ends_leaves_settlements_in_doubt(network: FakeN
     event = await anext(aiter(jobs))
     broker.slow = []
     task = await is_waiting(jobs.acknowledge(event))
-    connection._driver.core.close(connection._driver.now())
-    connection._driver.pump()
+    die(jobs)
 
     with pytest.raises(gapless.SettlementUncertainError):
         await task
