@@ -36,6 +36,8 @@ from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
 from gapless_sim.oracles.release import I8Release
 from gapless_sim.oracles.rights import A1Held
 from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol, P2Bounded
+from gapless_sim.oracles.sharing import J10Windows, J11Released, J11Settled, J12Marked, V1SharedDelivery
+from gapless_sim.oracles.sharing_book import SharingBook
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
 from gapless_sim.oracles.transactions import J2Committed, J4Once
@@ -108,6 +110,7 @@ def all_oracles(world: World) -> list[Oracle]:
         J2Committed(model),
         J4Once(model),
         V1LiveDelivery(model, gapless),
+        *_oracles_of_sharing(model),
         V2LiveCuriosity(model),
         V3LiveRelease(model),
         V3LiveForgetting(model),
@@ -119,6 +122,17 @@ def all_oracles(world: World) -> list[Oracle]:
         CatchingUp(model),
         *_oracles_of_cells(model, pieces),
     ]
+
+
+def _oracles_of_sharing(model: Model) -> list[Oracle]:
+    """What looks at shared subscriptions, where there are some."""
+    if model.world.options.workload != "sharing":
+        return []
+    book = SharingBook(model)
+    settled, marked, delivery = J11Settled(model, book), J12Marked(model, book), V1SharedDelivery(model, book)
+    book.lookers = (settled, marked)
+    model.needs.append(delivery.is_needed)
+    return [book, settled, J11Released(model, book), marked, J10Windows(model, book), delivery]
 
 
 def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:

@@ -278,6 +278,8 @@ class V3LiveRelease(Judge):
             if home is None or self.model.shb_of.get(home) != shb or not self._reach.brokers_meet(history.broker, home):
                 return False
         homes = {self.model.broker_of[shb]: None for shb in members}
+        if any(needs(pubend, homes) for needs in self.model.needs):
+            return False
         return all(
             self._needs_nothing(account, pubend) for account in self.model.accounts.values() if account.broker in homes
         )

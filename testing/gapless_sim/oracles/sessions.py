@@ -8,6 +8,7 @@ from gapless.core.gauges import values_by
 from gapless.core.wire.messages import (
     Deliver,
     DeliverGap,
+    DeliverHeld,
     DeliverSilence,
     Detached,
     PubendNumber,
@@ -190,7 +191,7 @@ class P2Bounded(Judge):
 
     def sent(self, broker: str, session: int, message: Any) -> None:
         """An SHB gives events to a link."""
-        if type(message) not in {Deliver, RangeEvents}:
+        if type(message) not in {Deliver, DeliverHeld, RangeEvents}:
             return
         given, largest = self._given.get((broker, session), (0, 0))
         if given > 2 * (self.world.options.link_bytes + largest):

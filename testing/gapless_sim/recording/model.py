@@ -77,6 +77,8 @@ class Model(Oracle):
         self.liveness_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
         """Called with each event when it comes to light; the log may have had it for a while."""
+        self.needs: list[Callable[[PubendId, dict[str, None]], bool]] = []
+        """Who says whether something beside all accounts is needed of a pubend, at some of these brokers."""
         self.ages = Ages(world)
         """Which events may be gone because they are old."""
         self.followed: list[Account] = []

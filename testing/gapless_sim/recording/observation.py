@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.consumer import Consumer, Row
     from gapless_sim.world.producer import Producer, Publication
+    from gapless_sim.world.sharing import Holding, SharedConsumer, SharedRow
     from gapless_sim.world.transactions import Transaction
     from gapless_sim.world.transform import Transform
     from gapless_sim.world.world import World
@@ -188,6 +189,27 @@ class Oracle:
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """Its subscription ended with an error, or was not given to it."""
+
+    def sharing(self, consumer: SharedConsumer) -> None:
+        """An application asks to take part in a shared subscription."""
+
+    def shared(self, consumer: SharedConsumer, result: Attached) -> None:
+        """It takes part."""
+
+    def held(self, consumer: SharedConsumer, holding: Holding) -> None:
+        """It was handed an event of a shared subscription, or a gap, and holds it."""
+
+    def settling(self, consumer: SharedConsumer, holding: Holding) -> None:
+        """It says something of what it holds."""
+
+    def verdict_answered(self, consumer: SharedConsumer, holding: Holding) -> None:
+        """It was told what became of that."""
+
+    def leaving(self, consumer: SharedConsumer) -> None:
+        """It says goodbye to a shared subscription."""
+
+    def ending(self, row: SharedRow) -> None:
+        """Somebody asks for a shared subscription to be removed."""
 
     def unsubscribing(self, row: Row) -> None:
         """Somebody asks for a durable subscription to be removed."""

@@ -19,10 +19,13 @@ from gapless.core.wire.messages import (
     AttachedTo,
     Commit,
     Detach,
+    Extend,
     ListSubscriptions,
     ReadRange,
+    Settle,
     Subscribe,
     Subscribed,
+    Take,
 )
 from gapless_shb.core.state.places import node_of
 
@@ -41,6 +44,9 @@ WATCHED = (
     AskBound,
     AskEarliest,
     ListSubscriptions,
+    Take,
+    Settle,
+    Extend,
 )
 """The requests that are watched."""
 

@@ -8,13 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, committing, kafka, ranges, roaming, scenarios, transactions, transforms
+from gapless_sim.workloads import (
+    churn,
+    committing,
+    kafka,
+    ranges,
+    roaming,
+    scenarios,
+    sharing,
+    transactions,
+    transforms,
+)
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.committing import CommittingApplications
 from gapless_sim.workloads.kafka import KafkaApplications
 from gapless_sim.workloads.ranges import Ranges
 from gapless_sim.workloads.roaming import RoamingApplications
 from gapless_sim.workloads.scenarios import Scenarios
+from gapless_sim.workloads.sharing import Sharing
 from gapless_sim.workloads.transactions import Transactions
 from gapless_sim.workloads.transforms import Transforms
 
@@ -41,6 +52,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "committing": CommittingApplications,
     "transactions": Transactions,
     "kafka": KafkaApplications,
+    "sharing": Sharing,
 }
 """By the name that options have for them."""
 
@@ -58,3 +70,5 @@ TRANSACTIONS_SOMETIMES: tuple[str, ...] = transactions.SOMETIMES
 """Likewise in the seventh."""
 KAFKA_SOMETIMES: tuple[str, ...] = kafka.SOMETIMES
 """Likewise in the eighth."""
+SHARING_SOMETIMES: tuple[str, ...] = sharing.SOMETIMES
+"""Likewise in the ninth."""

@@ -36,8 +36,8 @@ CARE = 400 * MILLISECOND
 class SecondProcess(SimClient):
     """Another process of the same client: it has a name of its own, but not a client id."""
 
-    def __init__(self, first: SimClient) -> None:
-        super().__init__(first.world, f"{first.name}b", first.addresses)
+    def __init__(self, first: SimClient, suffix: str = "b") -> None:
+        super().__init__(first.world, f"{first.name}{suffix}", first.addresses)
         self._client_id = first.name
 
     def start(self) -> None:

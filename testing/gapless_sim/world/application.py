@@ -247,6 +247,8 @@ class SimClient:
                 owner.on_failed(effect.error)  # type: ignore[union-attr]
         elif kind is e.NotPublished:
             self._tell(effect.publisher, "on_not_published", effect)  # type: ignore[union-attr]
+        elif kind is e.SettlementAnswered:
+            self._tell(effect.subscription, "on_settled", effect)  # type: ignore[union-attr]
         else:
             self._do_to_link(effect)
 
