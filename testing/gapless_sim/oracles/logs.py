@@ -14,10 +14,12 @@ from gapless_sim.recording.pubend_logs import LOG, records_apart
 if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.recording.accounts import Account, History, Logged
+    from gapless_sim.recording.accounts import History, Logged
     from gapless_sim.recording.model import Model
     from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Row
     from gapless_sim.world.producer import Producer, Publication
+    from gapless_sim.world.sharing import SharedRow
 
 PFS = "pfs/"
 """What the name of an SHB's stream of matches begins with; the pubend follows."""
@@ -139,7 +141,7 @@ class I6OneLog(Judge):
         event = history.events.get(tick)
         if event is None:
             self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, where nothing is logged")
-        matches = sum(account.row.matches(event) for account in self._at(broker))
+        matches = sum(row.matches(event) for row in self._at(broker))
         if not matches:
             self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, which matches nobody there")
         if self.world.options.pfs == "imprecise":
@@ -147,10 +149,11 @@ class I6OneLog(Judge):
         if not 0 < noted <= matches:
             self.fail(f"the PFS of {broker.name} notes {noted} matches of {tick} of {pubend}, of {matches}")
 
-    def _at(self, broker: SimBroker) -> Iterator[Account]:
-        return (
-            account for account in self.model.accounts.values() if account.broker == broker.name and account.durable
-        )
+    def _at(self, broker: SimBroker) -> Iterator[Row | SharedRow]:
+        for account in self.model.accounts.values():
+            if account.broker == broker.name and account.durable:
+                yield account.row
+        yield from (row for home, row in self.model.shared_rows if home == broker.name)
 
 
 def _contents(operation: Operation) -> bytes:

@@ -181,6 +181,7 @@ class SharingBook(Judge):
         row, story = consumer.row, self.stories.get(consumer.row.number)
         if story is None:
             story = self.stories[row.number] = Story(row, consumer.client.addresses[0], start=row.start)
+            self.model.shared_rows.append((story.broker, row))
             for history in self.model.histories.values():
                 story.lost_at_start[history.pubend] = history.lost
                 for logged in history.events.values():

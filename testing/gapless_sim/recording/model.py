@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.consumer import Consumer, Row
     from gapless_sim.world.producer import Producer, Publication
+    from gapless_sim.world.sharing import SharedRow
     from gapless_sim.world.world import World
 
 
@@ -77,6 +78,8 @@ class Model(Oracle):
         self.liveness_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
         """Called with each event when it comes to light; the log may have had it for a while."""
+        self.shared_rows: list[tuple[str, SharedRow]] = []
+        """All shared subscriptions that were ever asked for, each with its home."""
         self.needs: list[Callable[[PubendId, dict[str, None]], bool]] = []
         """Who says whether something beside all accounts is needed of a pubend, at some of these brokers."""
         self.ages = Ages(world)
