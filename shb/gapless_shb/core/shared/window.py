@@ -76,6 +76,14 @@ class ChunkRow(msgspec.Struct, array_like=True, frozen=True):
     """… and so are those that may have been handed out before all consumers left."""
 
 
+class KeptWindow(msgspec.Struct, array_like=True, frozen=True):
+    """A window while its subscription has lapsed."""
+
+    row: bytes
+    chunks: tuple[tuple[Tick, bytes], ...]
+    """The first tick and the row of each."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_window = msgspec.msgpack.Decoder(WindowRow).decode
 _decode_chunk = msgspec.msgpack.Decoder(ChunkRow).decode
@@ -140,8 +148,12 @@ class Chunk:
         parts: list[EventBatch] = []
         for start, events in self.pieces:
             part = mask >> start & (1 << len(events)) - 1
-            if part:
-                parts.append(events.select(part))
+            if not part:
+                continue
+            low, count = part & -part, part.bit_count()
+            first = low.bit_length() - 1
+            in_a_row = part == (low << count) - low
+            parts.append(events.slice(first, first + count) if in_a_row else events.select(part))
         return EventBatch.concatenate(parts)
 
     def settle(self, mask: int) -> int:
@@ -659,6 +671,20 @@ class Window:
 
     def _key(self, sid: int, first: Tick) -> bytes:
         return _SID.pack(sid) + _TICK.pack(first) + self.pubend.encode()
+
+    def kept(self) -> KeptWindow:
+        """Returns what is kept of it while its subscription has lapsed."""
+        chunks = tuple((chunk.ticks[0], chunk.row()) for chunk in self._chunks)
+        return KeptWindow(_encode(WindowRow(self.floor, self.frontier)), chunks)
+
+    @classmethod
+    def returned(cls, pubend: PubendId, kept: KeptWindow) -> Window:
+        """Returns the window of a subscription that comes back after it has lapsed; its rows are to be written."""
+        window = cls.restored(pubend, kept.row, kept.chunks)
+        for chunk in window:
+            chunk.is_stored = False
+            window.touch(chunk)
+        return window
 
     def delete(self, sid: int) -> list[Operation]:
         """Returns the removal of all its rows."""

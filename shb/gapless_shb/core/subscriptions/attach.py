@@ -274,6 +274,7 @@ class Subscribing:
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int, *, in_place: bool) -> Creation:
         """Begins the creation of a subscription. Raises RefusedError, and BeyondError for what is not known yet."""
         hosting, original = self._hosting, request
+        check_sharing(session, request, hosting)
         lapsed = self._expiry.lapsed.get((session.client_id, request.name or ""))
         if lapsed is not None:
             request = self._expiry.resumed(request, lapsed)
@@ -305,6 +306,8 @@ class Subscribing:
         )
         if lapsed is not None:
             operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
+            if subscription.shared is not None:
+                operations += self._sharing.come_back(subscription, lapsed.windows)
         for stream in hosting.streams.values():
             if starts[stream.pubend][1] and request.start is StartAt.TIME and not stream.meta.timed:
                 stream.holds.times[subscription.sid] = request.start_wall

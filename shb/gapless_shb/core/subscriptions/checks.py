@@ -83,7 +83,6 @@ def checked_new(
     if not in_place:
         check_limit(session, request, hosting)
     check_room(request, hosting)
-    check_sharing(session, request, hosting)
     checked_filter(session, request, hosting.selector_limits)
     check_mail_room(session, request, hosting)
     if request.start is StartAt.TOKEN:

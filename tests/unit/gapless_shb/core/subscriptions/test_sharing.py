@@ -11,6 +11,7 @@ from gapless.core.principals import NOBODY
 from gapless.core.wire import messages as m
 from gapless.core.wire.messages import Holds, Kind, Settle, Sharing, Take, Verdict
 from gapless.node.recovery import VolumeReader
+from gapless_shb.core.broker import Timing
 from gapless_shb.core.shared.settling import ROSTER, SHARED
 from gapless_shb.core.shared.window import CHUNKS, WINDOWS
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND, World
@@ -615,3 +616,30 @@ def test_a_restart_in_order_marks_nothing_of_whoever_comes_back() -> None:
 
     assert sorted([*back.events(), *other.events()]) == ticks_of(rig)[8:]
     assert not any(each.careful for consumer in (back, other) for each in consumer.deliveries)
+
+
+def test_what_is_not_settled_lapses_with_it_and_comes_back() -> None:
+    """And nothing that was settled above the floor (TS34)."""
+    rig = SharingRig()
+    rig.timing = Timing(expiry_ms=60 * SECOND)
+    rig.restart()
+    one = rig.come("one")
+    rig.publish_all(8)
+    rig.settle_down()
+    ticks = ticks_of(rig)
+    one.settle(*ticks[1:4], ticks[6])
+    one.settle(ticks[0], kind=Kind.RETRY)
+    rig.settle_down()
+    one.settle(*ticks[4:6], ticks[7], kind=Kind.RELEASE)
+    rig.settle_down()
+    one.leave()
+    rig.settle_down()
+    for _ in range(20):
+        rig.wait(6 * SECOND)
+    assert rig.hosting.registry.find("c", "jobs") is None
+    assert not rows(rig)
+
+    two = rig.come("two")
+
+    assert sorted(two.events()) == [ticks[0], *ticks[4:6], ticks[7]]
+    assert {tick for each in two.deliveries if each.careful for tick in each.columns.ticks()} == {ticks[0]}
