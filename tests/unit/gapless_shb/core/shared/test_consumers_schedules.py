@@ -303,9 +303,7 @@ BROKEN: dict[str, Change] = {
     # TS4
     "Taken is said, and the attempt is not noted": Replace(f"{_WINDOW}.attempt", "return"),
     "what is in doubt when all leave is forgotten": Edit(
-        f"{_SHARED}._write",
-        "{window.pubend: window.doubted_upto for window in unread}",
-        "{}",
+        "gapless_shb.core.shared.window:Chunk.row", "self.doubt & open_", "0"
     ),
     # TS28
     "delivery numbers begin anew with each life": Edit(
