@@ -626,6 +626,7 @@ class SharedSubscription:
             if member.is_here and (member.resumes or member.waiting):
                 self._go_on(member, now)
         for run in self._dispatch.hand_out(now, wall, hidden=self.hidden_until > 0):
+            run.holder.channel.counts.live += run.count
             if run.until:
                 self._set_timer(run.until, "hold", run)
         for pubend in self.room.take_freed():
