@@ -411,7 +411,7 @@ class SharedSubscription:
     def _end_quarantine(self) -> None:
         """What is in doubt goes to others from now on. Whoever has not come back has died with what was in hand."""
         self.hidden_until = 0
-        for instance in self._awaited:
+        for instance in sorted(self._awaited):
             self.roster.mark_gone(instance)
             self._writes = True
         self._awaited = set()
@@ -474,14 +474,14 @@ class SharedSubscription:
         """What somebody named and was not read again yet may be here now."""
         resumes, member.resumes = member.resumes, []
         lost: list[tuple[PubendId, Tick, int]] = []
-        for named in resumes:
-            pubend, tick, number = named
-            if self._is_to_come(*named):
-                member.resumes.append(named)
+        for each in resumes:
+            pubend, tick, number = each
+            if self._is_to_come(*each):
+                member.resumes.append(each)
                 continue
             found = self.windows[pubend].find(tick)
             if found is not None and self._claim(member, self.windows[pubend], *found, number, now) is None:
-                lost.append(named)
+                lost.append(each)
         if lost:
             self._host.tell(member.channel.session, HoldLost(self.record.sid, holds_of(lost)))
         waiting, member.waiting = member.waiting, []
@@ -626,6 +626,7 @@ class SharedSubscription:
             if member.is_here and (member.resumes or member.waiting):
                 self._go_on(member, now)
         for run in self._dispatch.hand_out(now, wall, hidden=self.hidden_until > 0):
+            run.holder.channel.counts.live += run.count
             if run.until:
                 self._set_timer(run.until, "hold", run)
         for pubend in self.room.take_freed():

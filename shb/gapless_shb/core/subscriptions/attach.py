@@ -274,7 +274,8 @@ class Subscribing:
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int, *, in_place: bool) -> Creation:
         """Begins the creation of a subscription. Raises RefusedError, and BeyondError for what is not known yet."""
         hosting, original = self._hosting, request
-        check_sharing(session, request, hosting)
+        if request.sharing is not None:
+            check_sharing(session, request, hosting)
         lapsed = self._expiry.lapsed.get((session.client_id, request.name or ""))
         if lapsed is not None:
             request = self._expiry.resumed(request, lapsed)
@@ -496,7 +497,8 @@ class Subscribing:
         # It may have waited, and other rules may count now. Whoever may change it needs no right to what it has been.
         changes = not request.sid and request.on_change is not OnChange.ERROR
         check_may_have(self._hosting, session.principal, wanted(session, request) if changes else subscription)
-        check_sharing(session, request, self._hosting)
+        if request.sharing is not None:
+            check_sharing(session, request, self._hosting)
         changed = check_existing(session, request, subscription, self._hosting, now)  # 2
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)

@@ -122,8 +122,6 @@ def check_existing(
 
 def check_sharing(session: ClientSession, request: Subscribe, hosting: Hosting) -> None:
     """Raises RefusedError if a request to take part in a shared subscription wants what that does not have."""
-    if request.sharing is None:
-        return
     problem = ""
     if not request.name:
         problem = "has no name: its consumers have to name it"

@@ -81,7 +81,7 @@ class SharedSubscriptions:
             sid, pubend = split_window_key(key)
             found = Window.restored(pubend, value, chunks.get((sid, pubend), ()))
             windows.setdefault(sid, {})[pubend] = found
-        for sid in {*rows, *rosters, *windows}:
+        for sid in sorted({*rows, *rosters, *windows}):
             record = self._hosting.registry.get(sid)
             restored = rows.get(sid, SharedRow()), windows.get(sid, {}), Roster.restored(rosters.get(sid, ()))
             if record is not None and record.shared is not None:

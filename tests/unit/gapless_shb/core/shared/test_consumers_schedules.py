@@ -16,6 +16,7 @@ import pytest
 from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
 from gapless.core.wire.messages import Holds, Kind, Settle, Take, Verdict
+from sim.switches.edits import Change, Edit, Replace, applied
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.subscriptions.test_sharing import SharingRig
 
@@ -58,7 +59,9 @@ class Schedule:
         self.consumers = [Modelled(f"i{number}") for number in range(3)]
         self.born = 3
         self.handed: dict[int, int] = {}
-        """How often each event was handed out."""
+        """How often each event was handed out, …"""
+        self.taken: dict[int, int] = {}
+        """… and how often of that its consumer had taken it before."""
         self.done: dict[int, str] = {}
         """Who was told that its acknowledgement is settled."""
         self.unheard: set[int] = set()
@@ -111,6 +114,8 @@ class Schedule:
                 assert tick not in self.done, f"{tick} comes again to {one.name} after Settled"
                 if self.handed.get(tick):
                     assert message.careful, f"{tick} comes again, and is not marked"
+                attempts = message.attempts[at] if message.attempts else 0
+                assert attempts >= self.taken.get(tick, 0), f"{tick} was taken more often than is known"
                 one.holds[tick] = Held(message.first + at, message.careful)
                 one.credit -= 1
         elif isinstance(message, m.HoldLost):
@@ -125,10 +130,11 @@ class Schedule:
                 elif held.number == message.first:
                     held.handed = True
                     self.handed[tick] = self.handed.get(tick, 0) + 1
+                    self.taken[tick] = self.taken.get(tick, 0) + 1
         elif isinstance(message, m.Settled):
             self.settled(one, message)
         else:
-            assert not isinstance(message, m.RequestFailed | m.Detached), message
+            assert not isinstance(message, m.RequestFailed | m.Detached | m.DeliverHeldGap), message
 
     def settled(self, one: Modelled, message: m.Settled) -> None:
         verdicts = one.pending.pop(message.number, {})
@@ -223,6 +229,9 @@ class Schedule:
             self.leave(one)
         elif chance < 0.70:
             rig.pause(random.choice((50, 300, 3_000)))
+        elif chance < 0.71:
+            if self.born > 3 or any(each.answer for each in self.consumers):  # it has begun
+                rig.release()
         elif chance < 0.78:
             self.connect(one)
         else:
@@ -249,8 +258,8 @@ class Schedule:
                 self.arrive(one)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_whatever_happens_each_event_is_settled_once(seed: int) -> None:
+def play(seed: int) -> None:
+    """A run. Raises AssertionError if anything is lost, comes again, or is not marked."""
     schedule = Schedule(seed)
     for _ in range(700):
         schedule.step()
@@ -259,3 +268,52 @@ def test_whatever_happens_each_event_is_settled_once(seed: int) -> None:
 
     left = set(log) - schedule.done.keys() - schedule.unheard
     assert not left, f"never settled, or told to be lost by whoever settled it: {left}"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_each_event_is_settled_once(seed: int) -> None:
+    play(seed)
+
+
+_SHARED = "gapless_shb.core.shared.consumers:SharedSubscription"
+_WINDOW = "gapless_shb.core.shared.window:Window"
+_CEILING = "gapless_shb.core.shared.settling:Ceiling"
+BROKEN: dict[str, Change] = {
+    # TS22: a verdict that took effect is judged again, and nobody holds the event any more.
+    "repeated verdicts are judged anew": Edit(
+        f"{_SHARED}.settle", "self.roster.repeated(member.instance, number)", "None"
+    ),
+    # TS25: below the frontier no row means settled.
+    "a write has only the chunks that its verdicts touched": Edit(
+        f"{_WINDOW}.rows", "first in self._dirty or chunk.ticks[-1] > self.written or not chunk.is_stored", "False"
+    ),
+    # TS17
+    "Settled is said before it is durable": Replace(
+        f"{_SHARED}._say",
+        "self._host.tell(member.channel.session, message)\nself._writes = True\nself.touch()",
+    ),
+    # TS2
+    "events are delivered before it is noted that somebody is there": Edit(
+        f"{_CEILING}.room",
+        "self.durable - self.number if self.is_open and tick <= self.sent.get(pubend, 0) else 0",
+        "AHEAD",
+    ),
+    # TS3
+    "nothing is in doubt after an unclean end": Replace(f"{_WINDOW}.begin_in_doubt", "self.doubted_upto = 0"),
+    # TS4
+    "Taken is said, and the attempt is not noted": Replace(f"{_WINDOW}.attempt", "return"),
+    "what is in doubt when all leave is forgotten": Edit(
+        "gapless_shb.core.shared.window:Chunk.row", "self.doubt & open_", "0"
+    ),
+    # TS28
+    "delivery numbers begin anew with each life": Edit(
+        f"{_CEILING}.restored", "cls(top, top, top, top,", "cls(0, top, top, top,"
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_rule_would_be_seen(broken: str) -> None:
+    with applied([BROKEN[broken]]), pytest.raises(AssertionError):
+        for seed in range(150):
+            play(seed)
