@@ -669,7 +669,7 @@ class SubscriberHostingBroker:
             elif timer is ShbTimer.PINNED:
                 self._pinned.work()
             elif timer is ShbTimer.EXPIRY:
-                self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now, None))
+                self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now, None), self._sharing.kept)
                 self._await_beat(now)
         self._guests.on_deadline(now, wall)
         self._sharing.on_deadline(now)

@@ -212,11 +212,14 @@ class SharedSubscription:
         `channel`: leads to nobody.
         """
         former, self._former = self._former, SharedRow()
-        if former.is_open:
-            for pubend, sent in former.sent.items():
-                if pubend in self._host.streams:
-                    position = self._host.streams[pubend].positions[self.record.sid]
-                    self.window(pubend, position.acked).begin_in_doubt(sent)
+        for pubend, sent in (former.sent if former.is_open else former.doubted).items():
+            if pubend in self._host.streams:
+                window = self.window(pubend, self._host.streams[pubend].positions[self.record.sid].acked)
+                if former.is_open:
+                    window.begin_in_doubt(sent)
+                else:
+                    window.doubted_upto = sent
+        if former.is_open or any(window.is_in_doubt for window in self.windows.values()):
             self._awaited = self.roster.awaited
             self.hidden_until = now + QUARANTINE
             self._set_timer(self.hidden_until, "quarantine", None)
@@ -408,7 +411,7 @@ class SharedSubscription:
     def _end_quarantine(self) -> None:
         """What is in doubt goes to others from now on. Whoever has not come back has died with what was in hand."""
         self.hidden_until = 0
-        for instance in self._awaited:
+        for instance in sorted(self._awaited):
             self.roster.mark_gone(instance)
             self._writes = True
         self._awaited = set()
@@ -471,14 +474,14 @@ class SharedSubscription:
         """What somebody named and was not read again yet may be here now."""
         resumes, member.resumes = member.resumes, []
         lost: list[tuple[PubendId, Tick, int]] = []
-        for named in resumes:
-            pubend, tick, number = named
-            if self._is_to_come(*named):
-                member.resumes.append(named)
+        for each in resumes:
+            pubend, tick, number = each
+            if self._is_to_come(*each):
+                member.resumes.append(each)
                 continue
             found = self.windows[pubend].find(tick)
             if found is not None and self._claim(member, self.windows[pubend], *found, number, now) is None:
-                lost.append(named)
+                lost.append(each)
         if lost:
             self._host.tell(member.channel.session, HoldLost(self.record.sid, holds_of(lost)))
         waiting, member.waiting = member.waiting, []
@@ -623,6 +626,7 @@ class SharedSubscription:
             if member.is_here and (member.resumes or member.waiting):
                 self._go_on(member, now)
         for run in self._dispatch.hand_out(now, wall, hidden=self.hidden_until > 0):
+            run.holder.channel.counts.live += run.count
             if run.until:
                 self._set_timer(run.until, "hold", run)
         for pubend in self.room.take_freed():
@@ -656,9 +660,11 @@ class SharedSubscription:
             (pubend, window.frontier, host.streams[pubend].meta.grain) for pubend, window in self.windows.items()
         ]
         raised = is_open and self.ceiling.raise_ahead(frontiers)
-        if self.ceiling.ask_open(is_open) or raised:
+        if self.ceiling.ask_open(is_open) or raised or not is_open:
             kept = {} if is_open else self._kept_now()
-            row = SharedRow(self.ceiling.asked, dict(self.ceiling.asked_sent), is_open, kept)
+            unread = [window for window in self.windows.values() if window.frontier < window.doubted_upto]
+            doubted = {window.pubend: window.doubted_upto for window in unread}
+            row = SharedRow(self.ceiling.asked, dict(self.ceiling.asked_sent), is_open, kept, doubted)
             operations.append(shared_row(sid, row))
         asked, sent, changes = self.ceiling.asked, dict(self.ceiling.asked_sent), self.ceiling.changes
         self._writes = self.ceiling.is_wanted = False

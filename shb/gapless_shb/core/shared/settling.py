@@ -74,6 +74,8 @@ class SharedRow(msgspec.Struct, array_like=True):
     """Whether somebody may have been sent something since. If not, only what is `kept` can be in anybody's hands."""
     kept: dict[str, tuple[int, tuple[KeptRun, ...]]] = {}
     """What each instance held when the last link was lost, and for how many milliseconds that is kept for it."""
+    doubted: dict[PubendId, Tick] = {}
+    """If nobody was there: up to where what was not read again may have been handed out."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -71,7 +71,17 @@ class ChunkRow(msgspec.Struct, array_like=True, frozen=True):
     attempts: dict[int, int] = {}
     """Of the events at these places."""
     deaths: bytes = b""
-    """As a mask."""
+    """As a mask, …"""
+    doubt: bytes = b""
+    """… and so are those that may have been handed out before all consumers left."""
+
+
+class KeptWindow(msgspec.Struct, array_like=True, frozen=True):
+    """A window while its subscription has lapsed."""
+
+    row: bytes
+    chunks: tuple[tuple[Tick, bytes], ...]
+    """The first tick and the row of each."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -138,8 +148,12 @@ class Chunk:
         parts: list[EventBatch] = []
         for start, events in self.pieces:
             part = mask >> start & (1 << len(events)) - 1
-            if part:
-                parts.append(events.select(part))
+            if not part:
+                continue
+            low, count = part & -part, part.bit_count()
+            first = low.bit_length() - 1
+            in_a_row = part == (low << count) - low
+            parts.append(events.slice(first, first + count) if in_a_row else events.select(part))
         return EventBatch.concatenate(parts)
 
     def settle(self, mask: int) -> int:
@@ -182,7 +196,7 @@ class Chunk:
         size = -(-len(self.ticks) // 8)
         open_ = self.unsettled
         attempts = {place: count for place, count in self.attempts.items() if open_ >> place & 1}
-        deaths = self.deaths & open_
+        deaths, doubt = self.deaths & open_, self.doubt & open_
         return _encode(
             ChunkRow(
                 first - self.below if self.below else 0,
@@ -190,6 +204,7 @@ class Chunk:
                 self.done.to_bytes(size, "little"),
                 attempts,
                 deaths.to_bytes(size, "little") if deaths else b"",
+                doubt.to_bytes(size, "little") if doubt else b"",
             )
         )
 
@@ -212,6 +227,7 @@ class Chunk:
         chunk.attempts = dict(found.attempts)
         chunk.attempted = mask_at(list(found.attempts))
         chunk.deaths = int.from_bytes(found.deaths, "little")
+        chunk.doubt = chunk.unknown = int.from_bytes(found.doubt, "little")
         chunk.is_stored = True
         return chunk
 
@@ -302,6 +318,11 @@ class Window:
         return iter(self._chunks)
 
     # -------------------------------------------------------------------------------- what comes in
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether anything may have been handed out before."""
+        return self.frontier < self.doubted_upto or any(chunk.doubt for chunk in self._chunks)
 
     def begin_in_doubt(self, upto: Tick) -> None:
         """A life of the broker has ended uncleanly: what is not settled up to a tick may have been handed out."""
@@ -621,7 +642,8 @@ class Window:
         operations: list[Operation] = []
         for at in range(bisect_right(self._firsts, frontier)):
             chunk, first = self._chunks[at], self._firsts[at]
-            if first in self._dirty or chunk.ticks[-1] > self.written or not chunk.is_stored:
+            is_news = first in self._dirty or chunk.ticks[-1] > self.written or not chunk.is_stored
+            if is_news or (everything and chunk.doubt):
                 chunk.is_stored = True
                 operations.append(Set(CHUNKS, self._key(sid, first), chunk.row()))
         operations += [Delete(CHUNKS, self._key(sid, first)) for first in self._gone]
@@ -649,6 +671,20 @@ class Window:
 
     def _key(self, sid: int, first: Tick) -> bytes:
         return _SID.pack(sid) + _TICK.pack(first) + self.pubend.encode()
+
+    def kept(self) -> KeptWindow:
+        """Returns what is kept of it while its subscription has lapsed."""
+        chunks = tuple((chunk.ticks[0], chunk.row()) for chunk in self._chunks)
+        return KeptWindow(_encode(WindowRow(self.floor, self.frontier)), chunks)
+
+    @classmethod
+    def returned(cls, pubend: PubendId, kept: KeptWindow) -> Window:
+        """Returns the window of a subscription that comes back after it has lapsed; its rows are to be written."""
+        window = cls.restored(pubend, kept.row, kept.chunks)
+        for chunk in window:
+            chunk.is_stored = False
+            window.touch(chunk)
+        return window
 
     def delete(self, sid: int) -> list[Operation]:
         """Returns the removal of all its rows."""

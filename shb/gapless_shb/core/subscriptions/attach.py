@@ -274,6 +274,8 @@ class Subscribing:
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int, *, in_place: bool) -> Creation:
         """Begins the creation of a subscription. Raises RefusedError, and BeyondError for what is not known yet."""
         hosting, original = self._hosting, request
+        if request.sharing is not None:
+            check_sharing(session, request, hosting)
         lapsed = self._expiry.lapsed.get((session.client_id, request.name or ""))
         if lapsed is not None:
             request = self._expiry.resumed(request, lapsed)
@@ -305,6 +307,8 @@ class Subscribing:
         )
         if lapsed is not None:
             operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
+            if subscription.shared is not None:
+                operations += self._sharing.come_back(subscription, lapsed.windows)
         for stream in hosting.streams.values():
             if starts[stream.pubend][1] and request.start is StartAt.TIME and not stream.meta.timed:
                 stream.holds.times[subscription.sid] = request.start_wall
@@ -493,7 +497,8 @@ class Subscribing:
         # It may have waited, and other rules may count now. Whoever may change it needs no right to what it has been.
         changes = not request.sid and request.on_change is not OnChange.ERROR
         check_may_have(self._hosting, session.principal, wanted(session, request) if changes else subscription)
-        check_sharing(session, request, self._hosting)
+        if request.sharing is not None:
+            check_sharing(session, request, self._hosting)
         changed = check_existing(session, request, subscription, self._hosting, now)  # 2
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
@@ -556,6 +561,10 @@ class Subscribing:
         creation = self._creations[subscription.sid]
         creator = creation.creator
         if creator is not None and creator.waits:
+            same = (creator.session.instance, creator.request.request) == (session.instance, request.request)
+            if subscription.shared is not None and not same:  # several come at once, and all may have it
+                self._waiting.put(Reason.PREPARING, session, request, self.on_subscribe, subscription.sid)
+                return
             if creator.session.instance != session.instance:
                 # Whoever may wait, or take it over, asks again until it is there.
                 code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY

@@ -83,7 +83,6 @@ def checked_new(
     if not in_place:
         check_limit(session, request, hosting)
     check_room(request, hosting)
-    check_sharing(session, request, hosting)
     checked_filter(session, request, hosting.selector_limits)
     check_mail_room(session, request, hosting)
     if request.start is StartAt.TOKEN:
@@ -123,8 +122,6 @@ def check_existing(
 
 def check_sharing(session: ClientSession, request: Subscribe, hosting: Hosting) -> None:
     """Raises RefusedError if a request to take part in a shared subscription wants what that does not have."""
-    if request.sharing is None:
-        return
     problem = ""
     if not request.name:
         problem = "has no name: its consumers have to name it"

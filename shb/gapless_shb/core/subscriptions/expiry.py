@@ -32,6 +32,7 @@ from gapless.core.ports import ClientSession, Delete, Operation, RecoveryReader,
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Position, StartAt, Subscribe, TakeLease
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.shared.window import KeptWindow
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import PREPARING, Phase
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
@@ -67,6 +68,8 @@ class Lapsed(msgspec.Struct, array_like=True, frozen=True):
     """Up to where it was done with everything: where it continues without a token."""
     late_start: Tick = 0
     """The `late_start` of the subscription, for pubends found later."""
+    windows: dict[PubendId, KeptWindow] = {}
+    """Of a shared one: what was not settled."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -127,8 +130,13 @@ class Expiry:
         if self._obsolete:
             self._hosting.outbox.write(self._obsolete)
 
-    def on_beat(self, remove: Callable[[SubscriptionRecord], None]) -> None:
-        """One more beat has passed: notes subscriptions that lost their consumer, removes those that have expired."""
+    def on_beat(
+        self, remove: Callable[[SubscriptionRecord], None], kept: Callable[[int], dict[PubendId, KeptWindow]]
+    ) -> None:
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those that have expired.
+
+        `kept`: returns what is not settled of a shared one.
+        """
         assert self._expiry_ms is not None
         beat = beat_of(self._expiry_ms)
         self._uptime += beat
@@ -142,7 +150,7 @@ class Expiry:
         for sid, _ in list(islice(lapsing, LAPSES_MOST)):
             subscription = self._hosting.registry.get(sid)
             assert subscription is not None, "who is removed is forgotten"
-            self._lapse(subscription)
+            self._lapse(subscription, kept(sid))
             remove(subscription)
 
     def _newly_left(self) -> Iterable[int]:
@@ -160,7 +168,7 @@ class Expiry:
             and not self._waiting.is_awaited(subscription.sid, Reason.PREPARING)
         ]
 
-    def _lapse(self, subscription: SubscriptionRecord) -> None:
+    def _lapse(self, subscription: SubscriptionRecord, windows: dict[PubendId, KeptWindow]) -> None:
         """Writes the position of a subscription before it is removed; a crash between the two must not lose it."""
         hosting = self._hosting
         client_id, name = subscription.client_id, subscription.name
@@ -170,7 +178,7 @@ class Expiry:
         done = subscription.start | {
             pubend: hosting.streams[pubend].done_upto(position) for pubend, position in on.items()
         }
-        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start)
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start, windows)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self.lapsed.pop((client_id, name), None)
         self.lapsed[client_id, name] = lapsed

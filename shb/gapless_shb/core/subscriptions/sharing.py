@@ -38,7 +38,7 @@ from gapless_shb.core.shared.settling import (
     read_shared,
     split_roster_key,
 )
-from gapless_shb.core.shared.window import CHUNKS, WINDOWS, Window, split_chunk_key, split_window_key
+from gapless_shb.core.shared.window import CHUNKS, WINDOWS, KeptWindow, Window, split_chunk_key, split_window_key
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.consumers import Channel, Consumer
 from gapless_shb.core.state.refusals import RefusedError
@@ -81,7 +81,7 @@ class SharedSubscriptions:
             sid, pubend = split_window_key(key)
             found = Window.restored(pubend, value, chunks.get((sid, pubend), ()))
             windows.setdefault(sid, {})[pubend] = found
-        for sid in {*rows, *rosters, *windows}:
+        for sid in sorted({*rows, *rosters, *windows}):
             record = self._hosting.registry.get(sid)
             restored = rows.get(sid, SharedRow()), windows.get(sid, {}), Roster.restored(rosters.get(sid, ()))
             if record is not None and record.shared is not None:
@@ -212,6 +212,20 @@ class SharedSubscriptions:
         for member in list(shared.members.values()):
             self._forget(member)
         return shared.remove()
+
+    def kept(self, sid: int) -> dict[PubendId, KeptWindow]:
+        """Returns what is kept of a subscription that lapses."""
+        shared = self._shared.get(sid)
+        return {} if shared is None else {pubend: window.kept() for pubend, window in shared.windows.items()}
+
+    def come_back(self, record: SubscriptionRecord, kept: dict[PubendId, KeptWindow]) -> list[Operation]:
+        """A lapsed subscription is made again: what was not settled is there again. Returns the writes (TS34)."""
+        shared, operations = self._of(record), list[Operation]()
+        for pubend, window in kept.items():
+            if pubend in self._hosting.streams:
+                shared.windows[pubend] = back = Window.returned(pubend, window)
+                operations += back.rows(record.sid, everything=True)
+        return operations
 
     def forbid(self, member: Member, refused: RefusedError, now: int) -> None:
         """The rules do not let a consumer take part any more."""

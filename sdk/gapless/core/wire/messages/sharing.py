@@ -56,7 +56,9 @@ class Kind(str, Enum):
     RETRY = "retry"
     """It is to come again, after a delay."""
     RELEASE = "release"
-    """It was never handed out, and is as it was before it was delivered."""
+    """It was never handed out, and is as it was before it was delivered. Its consumer is given nothing more until it
+    grants credit again: so whoever leaves gives back what it has, waits for the answer, gives back what came meanwhile,
+    and says Detach."""
 
 
 class Verdict(msgspec.Struct, array_like=True, frozen=True):
@@ -80,7 +82,9 @@ class Sharing(msgspec.Struct, array_like=True, frozen=True):
     resume_ms: Milliseconds = 5_000
     """For how long its events are kept for it when its link is lost."""
     holds: Annotated[tuple[Holds, ...], msgspec.Meta(max_length=PUBENDS_MAX)] = ()
-    """What it holds from before: it goes on with these."""
+    """What it holds from before: it goes on with these. Also what it has given a verdict on that has no answer yet.
+
+    What is not named never reached it, and is free again as it was."""
     embedded: bool = False
     """Whether it is in the broker's process, and dies with it: then nobody waits for it after a crash."""
 
@@ -160,7 +164,10 @@ class Extend(ClientMessage, frozen=True, tag=72):
 
 
 class HoldLost(ServerMessage, frozen=True, tag=73):
-    """These are not held any more: their time was over, or another instance has resumed them."""
+    """These are not held any more: their time was over, or another instance has resumed them.
+
+    Of what has a verdict without an answer that says nothing: Settled does.
+    """
 
     sid: int
     holds: tuple[Holds, ...]

@@ -11,6 +11,7 @@ from gapless.core.principals import NOBODY
 from gapless.core.wire import messages as m
 from gapless.core.wire.messages import Holds, Kind, Settle, Sharing, Take, Verdict
 from gapless.node.recovery import VolumeReader
+from gapless_shb.core.broker import Timing
 from gapless_shb.core.shared.settling import ROSTER, SHARED
 from gapless_shb.core.shared.window import CHUNKS, WINDOWS
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND, World
@@ -82,6 +83,12 @@ class SharingRig(World):
     def got(self, session: ClientSession, kind: type) -> list[Any]:
         return [each for each in self.heard.get(session.number, []) if isinstance(each, kind)]
 
+    def listed(self, session: ClientSession) -> list[Any]:
+        """The rows of a list of all subscriptions."""
+        self.feed(m.ListSubscriptions(77), session)
+        self.settle_down()
+        return list(self.got(session, m.SubscriptionList)[-1].rows)
+
     def settle_down(self) -> None:
         """All that is on its way arrives, and is durable."""
         for _ in range(8):
@@ -117,7 +124,8 @@ class Consumer:
 
     def __init__(self, rig: SharingRig, session: ClientSession, answer: m.Subscribed) -> None:
         self.rig, self.session, self.answer = rig, session, answer
-        self.seen = 0
+        self.judged: set[int] = set()
+        """What it has given verdicts on."""
         self.number = 0
 
     @property
@@ -139,6 +147,7 @@ class Consumer:
     def settle(self, *ticks: int, kind: Kind = Kind.ACKNOWLEDGE, delay: int = 0, number: int = 0) -> None:
         """It says what became of these events. Nothing is durable yet."""
         self.number = number or self.number + 1
+        self.judged.update(ticks)
         verdict = Verdict(kind, self.holds(*ticks), delay)
         self.rig.feed(Settle(self.answer.sid, self.number, (verdict,)), self.session)
 
@@ -203,22 +212,16 @@ def test_the_window_bounds_what_is_not_settled() -> None:
     assert len(one.events()) == 8
 
     for _ in range(40):
-        left = [tick for tick in one.events() if tick != first and tick not in settled_of(one)]
+        left = [tick for tick in one.events() if tick != first and tick not in one.judged]
         if not left:
             break
         one.settle(*left)
         rig.settle_down()
 
     assert sorted(one.events()) == ticks_of(rig)
-    shared = rig.role._sharing._shared[one.answer.sid]
-    assert shared.unsettled == 1
+    [listed] = rig.listed(one.session)
+    assert listed.sharing == m.ListedSharing(1, 1, 1, "one/1", listed.sharing.held_seconds)
     assert rig.hosting.streams[PUBEND].positions[one.answer.sid].acked < first
-
-
-def settled_of(consumer: Consumer) -> set[int]:
-    """What it has given verdicts on."""
-    said = consumer.rig.role._sharing._shared[consumer.answer.sid].windows[PUBEND]
-    return {tick for tick in consumer.events() if said.find(tick) is None}
 
 
 def test_what_was_retried_comes_again_marked_and_after_its_delay() -> None:
@@ -613,3 +616,30 @@ def test_a_restart_in_order_marks_nothing_of_whoever_comes_back() -> None:
 
     assert sorted([*back.events(), *other.events()]) == ticks_of(rig)[8:]
     assert not any(each.careful for consumer in (back, other) for each in consumer.deliveries)
+
+
+def test_what_is_not_settled_lapses_with_it_and_comes_back() -> None:
+    """And nothing that was settled above the floor (TS34)."""
+    rig = SharingRig()
+    rig.timing = Timing(expiry_ms=60 * SECOND)
+    rig.restart()
+    one = rig.come("one")
+    rig.publish_all(8)
+    rig.settle_down()
+    ticks = ticks_of(rig)
+    one.settle(*ticks[1:4], ticks[6])
+    one.settle(ticks[0], kind=Kind.RETRY)
+    rig.settle_down()
+    one.settle(*ticks[4:6], ticks[7], kind=Kind.RELEASE)
+    rig.settle_down()
+    one.leave()
+    rig.settle_down()
+    for _ in range(20):
+        rig.wait(6 * SECOND)
+    assert rig.hosting.registry.find("c", "jobs") is None
+    assert not rows(rig)
+
+    two = rig.come("two")
+
+    assert sorted(two.events()) == [ticks[0], *ticks[4:6], ticks[7]]
+    assert {tick for each in two.deliveries if each.careful for tick in each.columns.ticks()} == {ticks[0]}
