@@ -31,6 +31,7 @@ from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import framing, token_room
 from gapless.core.wire.framing import encode_header
+from gapless.core.wire.messages import sharing
 from gapless.core.wire.messages.checks import HELLO_BYTES_MAX
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.node.config import LimitsSection, NodeSection, make_config
@@ -159,6 +160,11 @@ SUBSCRIBERS = {
     "events on their way to a subscription, or not taken yet": f"{subscribing.WINDOW_EVENTS:,}",
     "… and their bytes": size(subscribing.WINDOW_BYTES),
     "`prefetch` of a subscription": f"1 to {options.PREFETCH_MAX:,} events",
+    "… of a consumer of a shared subscription": f"{options.SHARED_PREFETCH} events",
+    "`window` of a shared subscription": (f"1 to {sharing.WINDOW_MAX:,} events, {options.SHARED_WINDOW:,} by default"),
+    "settlements of a consumer without an answer": f"{sharing.UNANSWERED_MAX}",
+    "events that are taken at once before they are handed out again": f"{sharing.RUN_MAX}",
+    "`hold_seconds`, `resume_seconds` and the delay of `retry`": f"{sharing.MILLISECONDS_MAX // 1000:,} seconds",
     "events of a range that is read, likewise": f"{reading.WINDOW_EVENTS:,}",
     "… and the bytes of these": size(reading.WINDOW_BYTES),
     "ranges that a session reads at a time": f"{reads.READS_MAX}",
@@ -343,6 +349,14 @@ BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
     "integer of a property": (lambda n: encode(properties={"a": n}), EXACT_MAX),
     "priority": (lambda n: encode(priority=n), 9),
     "`prefetch` of a subscription": (options.check_prefetch, options.PREFETCH_MAX),
+    "`window` of a shared subscription": (
+        lambda n: options.wanted_shared(("t",), "n", name="s", window=n),
+        sharing.WINDOW_MAX,
+    ),
+    "`hold_seconds`, `resume_seconds` and the delay of `retry`": (
+        lambda n: options.wanted_shared(("t",), "n", name="s", hold_seconds=n),
+        sharing.MILLISECONDS_MAX // 1000,
+    ),
     "text of a token": (token_of, token_room.TEXT_MAX),
     "pubends that a token names, or a request has positions of": (
         lambda n: str(CheckpointToken("n", {f"p.{number}@x": 1 for number in range(n)})),

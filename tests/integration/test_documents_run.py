@@ -187,6 +187,45 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
         assert reader.balance() == reader.expected(times=3)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the tutorial's signal handler needs POSIX")
+def test_the_tutorial_for_workers_runs(tmp_path: Path) -> None:
+    """Two workers share ten letters; one of them is killed, and the other one does the rest."""
+    page = ROOT / "docs" / "tutorial" / "workers.md"
+    [arguments] = re.findall(r"^\$ gapless (broker.*)$", page.read_text("utf-8"), re.MULTILINE)
+    with broker(tmp_path, arguments) as url:
+        for block in code_blocks(page, "python"):
+            if block.file_name:
+                code = block.code.replace("gapless://127.0.0.1:7400", url)
+                assert code != block.code
+                (tmp_path / block.file_name).write_text(code, "utf-8")
+        command = [sys.executable, "worker.py"]
+        with (
+            subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as first,
+            subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as second,
+        ):
+            try:
+                assert first.stdout is not None
+                assert second.stdout is not None
+                run(tmp_path, "order.py")
+                lines = [first.stdout.readline()]
+                first.kill()
+                lines += first.stdout.read().splitlines()
+                while len(done := {line.split(" in process")[0] for line in lines}) < 10 or not any(
+                    line.startswith("letter 7") and "for the time" in line for line in lines
+                ):
+                    line = second.stdout.readline()
+                    assert line, done
+                    lines.append(line)
+                second.send_signal(signal.SIGINT)
+                lines += second.stdout.read().splitlines()
+            except BaseException:  # the time limit of the test, say: nothing may go on running
+                first.kill()
+                second.kill()
+                raise
+        assert second.returncode == 0
+    assert done == {f"letter {number}" for number in range(10)}
+
+
 def test_the_readme_runs_through_a_broker_that_takes_the_data_over(tmp_path: Path) -> None:
     """With the very command that it names, and nothing else changed but the address."""
     readme = (ROOT / "README.md").read_text("utf-8")

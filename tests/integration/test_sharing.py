@@ -27,7 +27,8 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="it needs POSIX signa
 WORKER = Path(__file__).parent / "sharing_worker.py"
 
 
-KILLS = 4
+KILLS = {"consumer": 3, "broker": 2, "both": 1}
+"""How often each is killed. Where both are, nobody gets what may have been in hand for 15 s."""
 TASKS = 4
 """Of each worker."""
 
@@ -286,13 +287,13 @@ async def workers_of(directory: Path, url: str, count: int) -> AsyncIterator[Wor
 
 
 @posix
-@pytest.mark.parametrize("victim", ["consumer", "broker", "both"])
+@pytest.mark.parametrize("victim", KILLS)
 async def test_whoever_is_killed_every_event_is_acknowledged_once(tmp_path: Path, victim: str) -> None:
     """Nothing comes again after `acknowledge` has returned, nothing is lost, and what comes again is marked."""
-    count, chance = 200 * KILLS, random.Random(victim)
+    count, chance = 200 * KILLS[victim], random.Random(victim)
     async with BrokerProcess(tmp_path) as broker, workers_of(tmp_path, broker.url, 3) as workers:
         async with gapless.connect(broker.url) as connection:
-            for portion in range(KILLS):
+            for portion in range(KILLS[victim]):
                 await publish(connection, range(200 * portion, 200 * portion + 200))
                 enough = len(workers.numbers("acknowledged")) + chance.randrange(20, 100)
                 await until(partial(workers.have_done, enough), "some work")
@@ -313,7 +314,9 @@ async def test_whoever_is_killed_every_event_is_acknowledged_once(tmp_path: Path
     acknowledged = workers.numbers("acknowledged")
     assert set(acknowledged.values()) == {1}, "an event was acknowledged by two"
     unheard = set(range(count)) - set(acknowledged)
-    assert len(unheard) <= (0 if victim == "broker" else KILLS * TASKS), "whoever is killed has not heard of some"
+    assert len(unheard) <= (0 if victim == "broker" else KILLS[victim] * TASKS), (
+        "whoever is killed has not heard of some"
+    )
     assert unheard <= set(workers.numbers("handed"))
     handed: dict[int, list[int]] = defaultdict(list)
     for number, what, *more in workers.said():
