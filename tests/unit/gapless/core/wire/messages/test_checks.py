@@ -108,7 +108,7 @@ BAD = {
     "a long target": (TakeLease(1, Target("s" * 256), "a", InUse.ERROR), Code.NOT_FOUND, "256 bytes"),
     "fewer numbers than ticks": (Take(1, Holds("p@x", (1, 2), (1,))), Code.CONFIGURATION, "not every event"),
     "ticks that are not in order": (settle(Holds("p@x", (2, 1), (1, 2))), Code.CONFIGURATION, "not in order"),
-    "a tick twice": (Extend(1, Holds("p@x", (2, 2), (1, 2))), Code.CONFIGURATION, "not in order"),
+    "a delivery twice": (Extend(1, Holds("p@x", (2, 2), (1, 1))), Code.CONFIGURATION, "not in order"),
     "a resumption that is not in order": (
         sharing(Holds("p@x", (2, 1), (1, 2))),
         Code.CONFIGURATION,
