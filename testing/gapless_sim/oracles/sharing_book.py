@@ -296,6 +296,11 @@ class SharingBook(Judge):
         *,
         gap: bool = False,
     ) -> None:
+        sid = next(sid for (name, at, sid), who in self.at.items() if (name, at, who) == (broker, session, key))
+        if sid != story.sid:  # nobody was left of one that is not durable, or it has lapsed: another one has its name
+            story.lapsed, story.sid = True, sid
+            story.numbers.clear()
+            story.open.clear()
         former = story.numbers.get(number)
         if former is not None:
             self.fail(f"{story.lane} gives number {number} to {place}, which it gave to {former.place}")
