@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 LONGEST = 35 * SECOND
 """Questions without an answer are repeated every 30 s at least."""
+ROOM_FOR_PAGES = 1 << 20
+"""With less memory, what was read for somebody who has to wait is read again."""
 SAME_WANT_MOST = 40
 """How often one range may be asked for when nothing is lost any more."""
 
@@ -338,6 +340,8 @@ class V4NoStorm(Judge):
         """A PHB is asked."""
         if self.model.liveness_since < 0 or not want.shb:
             return
+        if self.model.shared_rows and self.world.options.memory_bytes < ROOM_FOR_PAGES:
+            return  # where pubends share a window of one event, and what was read cannot be kept until it has room
         key = want.pubend, want.shb, want.ranges
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count > SAME_WANT_MOST:
