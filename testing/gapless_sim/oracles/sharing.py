@@ -192,6 +192,12 @@ class J12Marked(Looker):
                 f"{story.lane} sends {sent.place} to {sent.key} and counts {sent.attempts} attempts; in hand it was"
                 f" {in_hand} times"
             )
+        counted = sum(each.taken or (each.answered and each.said is Kind.RETRY) for each in events.sent)
+        if sent.attempts < counted and story.row.durable and not story.lapsed:
+            self.fail(
+                f"{story.lane} sends {sent.place} to {sent.key} and counts {sent.attempts} attempts; {counted} were"
+                " durable before"
+            )
         if sent.careful and not events.sent and not self._may_doubt(story, events):
             self.fail(f"{story.lane} sends {sent.place} to {sent.key} marked, and it was never sent to anybody")
         self._judge_alone(story, events, sent)
@@ -206,10 +212,9 @@ class J12Marked(Looker):
         what = f"{consumer.lane} was handed {holding.place}"
         if before and not holding.redelivered:
             self.fail(f"{what}, as {before[-1].key} was before, and it is not marked")
-        counted = sum(each.taken or (each.answered and each.said is Kind.RETRY) for each in before)
-        if holding.count < 1 + counted:
-            self.fail(f"{what}, which counts {holding.count}; {counted} attempts were durable before")
         sent = story.numbers.get(holding.number)
+        if sent is not None and holding.count <= sent.attempts:
+            self.fail(f"{what}, which counts {holding.count}, and {sent.attempts} attempts were sent with it")
         if sent is not None and sent.careful and not sent.taken:
             self.fail(f"{what}, which may have been handed out before, and no attempt was counted")
 
@@ -271,7 +276,7 @@ class J10Windows(Judge):
     def checkpoint(self) -> None:
         """Looks at all of them."""
         for story in self._book.stories.values():
-            if len(story.open) > story.row.window and not story.row.ended:
+            if len(story.open) > story.row.window + story.gaps and not story.row.ended:
                 self.fail(f"{story.lane} has given out {len(story.open)} events, and has room for {story.row.window}")
             key = story.broker, story.sid
             chunks, rosters = len(self._chunks.get(key, ())), len(self._rosters.get(key, ()))
@@ -406,8 +411,14 @@ def is_expired(model: Model, events: Events) -> bool:
     if events.logged is None:
         return False
     expiration = events.logged.publication.headers.get("expiration", 0)
-    clocks = max(broker.node_clock.wall(model.world.now) for broker in model.world.brokers.values())
+    clocks = max(_latest(broker, model.world.now) for broker in model.world.brokers.values())
     return bool(expiration) and expiration <= clocks + 1
+
+
+def _latest(broker: SimBroker, now: int) -> int:
+    """The latest time that a broker's wall clock has ever shown, or about that: it may have been set back."""
+    clock = broker.node_clock
+    return max(clock.wall(now) - sum(clock.jumps[at:]) for at in range(len(clock.jumps) + 1))
 
 
 def is_lost(model: Model, events: Events) -> bool:

@@ -132,7 +132,8 @@ class Story:
     absences: dict[Key, list[Absence]] = field(default_factory=dict)
     open: dict[Place, None] = field(default_factory=dict)
     """What was sent in this life of its broker, and whose acknowledgement that has not received."""
-    sends: int = 0
+    gaps: int = 0
+    """How many gaps were sent in it: behind each of them one event may come for which there is no room."""
 
     @property
     def lane(self) -> str:
@@ -311,8 +312,10 @@ class SharingBook(Judge):
             look.sending(story, events, sent)
         story.numbers[number] = sent
         events.sent.append(sent)
-        story.open[place] = None
-        story.sends += 1
+        if gap:
+            story.gaps += 1
+        else:
+            story.open[place] = None
 
     lookers: tuple[Looker, ...] = ()
     """Whoever looks at each delivery before it is noted."""
@@ -353,6 +356,7 @@ class SharingBook(Judge):
             if story.broker == broker.name:
                 story.crashed_at = self.world.now
                 story.open.clear()
+                story.gaps = 0
                 for absences in story.absences.values():
                     if absences and absences[-1].until < 0:
                         absences[-1].crashed = True

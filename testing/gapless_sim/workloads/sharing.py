@@ -135,8 +135,9 @@ class SharingApplication(ConsumingApplication):
         self.going_on(Consumer(self.client, row, row.wanted(in_use=InUse.TAKEOVER)))
 
     def bring_to_an_end(self, consumer: Consumer) -> None:
-        """It takes all there is."""
+        """It takes all there is, and says that it is done with that."""
         consumer.go_on(0)
+        consumer.commit()
 
     def crash(self, client: SimClient | None = None) -> None:
         """A process is gone, with what it has in hand; another one comes in its place."""
