@@ -168,7 +168,7 @@ class J11Released(Judge):
         what = f"{story.broker} is done with {events.place[0]} up to {released}, and {story.lane} with {events.place[1]}"
         if not said:
             self.fail(f"{what} is not: nobody has acknowledged it")
-        if all(each.said_in == boots and not each.answered and self._book.has_session(each.session) for each in said):
+        if all(each.said_in == boots and not each.answered and self._book.has_session(each.said_at) for each in said):
             self.fail(f"{what} is not durably: {said[0].key} has no answer yet")
 
 

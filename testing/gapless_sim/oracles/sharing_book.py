@@ -66,7 +66,9 @@ class Sent:
     said: Kind | None = None
     """The verdict that its broker received."""
     said_in: int = 0
-    """In which life of the broker."""
+    """In which life of the broker, …"""
+    said_at: tuple[str, int] = ("", 0)
+    """… and in which session."""
     answered: bool = False
     """Whether its verdict was answered, and took effect."""
     holding: Holding | None = None
@@ -216,9 +218,9 @@ class SharingBook(Judge):
         elif kind in {Take, Settle, Extend, Detach}:
             key = self.at.get((broker, session, message.sid))
             if key is not None and key in self._of:
-                self._said(broker, key, message)
+                self._said(broker, session, key, message)
 
-    def _said(self, broker: str, key: Key, message: Take | Settle | Extend | Detach) -> None:
+    def _said(self, broker: str, session: int, key: Key, message: Take | Settle | Extend | Detach) -> None:
         story = self._of[key]
         boots = self.world.brokers[broker].boots
         if isinstance(message, Settle):
@@ -227,7 +229,7 @@ class SharingBook(Judge):
                 for number in verdict.holds.numbers:
                     sent = story.numbers.get(number)
                     if sent is not None and sent.key == key:
-                        sent.said, sent.said_in = verdict.kind, boots
+                        sent.said, sent.said_in, sent.said_at = verdict.kind, boots, (broker, session)
                         if verdict.kind is Kind.ACKNOWLEDGE:
                             story.open.pop(sent.place, None)
         elif isinstance(message, Detach):

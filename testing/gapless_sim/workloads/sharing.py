@@ -394,7 +394,7 @@ class Sharing(Applications[SharingApplication]):
         draws, number = self.draws, self.row_number()
         application = draws.pick(self.applications)
         terms: Terms = EVERYTHING if draws.chance(0.6) else draw_terms(draws)
-        if draws.chance(0.25) and not self.expiring:
+        if draws.chance(0.25) and not self.expiring and self.world.options.subscription_expiry_seconds is None:
             plain = Row(
                 number, application.client.name, f"plain-{number}", terms.topics, terms.selector, terms.matches, start
             )
