@@ -667,9 +667,8 @@ class SharedSubscription:
         answers, self._answers = self._answers, Answers()
         operations: list[Operation] = []
         is_open = any(member.is_here for member in self.members.values())
-        closes = self.ceiling.asked_open and not is_open
         for pubend, window in self.windows.items():
-            operations += window.rows(sid, everything=closes)
+            operations += window.rows(sid, everything=not is_open)
             answers.floors[pubend] = window.floor if window.written >= window.floor else 0
         rows, answers.entered = self.roster.rows(sid)
         operations += rows
