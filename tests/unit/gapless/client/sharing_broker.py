@@ -60,8 +60,14 @@ class Shared:
     """By the instance of the client; whose turn it is is first."""
     answers: dict[str, dict[int, m.Settled]] = field(default_factory=dict)
     """By the instance and the number."""
-    done: list[Tick] = field(default_factory=list)
+    settled: list[tuple[PubendId, Tick]] = field(default_factory=list)
+    """What was acknowledged, in that order."""
     numbers: int = 0
+
+    @property
+    def done(self) -> list[Tick]:
+        """The ticks of what was acknowledged, in that order."""
+        return [tick for _, tick in self.settled]
 
 
 class SharingBroker(FakeBroker):
@@ -233,7 +239,7 @@ class SharingBroker(FakeBroker):
     def _settle(shared: Shared, entry: Entry, verdict: m.Verdict) -> None:
         if verdict.kind is m.Kind.ACKNOWLEDGE:
             shared.entries.remove(entry)
-            shared.done.append(entry.tick)
+            shared.settled.append((entry.pubend, entry.tick))
             return
         if verdict.kind is m.Kind.RETRY:
             entry.attempts += not entry.taken

@@ -290,6 +290,10 @@ async def test_nobody_may_know_what_became_of_a_settlement(work: Work) -> None:
             await jobs.acknowledge(event)
 
         assert raised.value.events == (event,)
+        for again in (jobs.acknowledge, jobs.retry):
+            with pytest.raises(gapless.SettlementUncertainError):
+                await again(event)
+        assert len(work.broker.messages(m.Settle)) == 1
 
 
 async def test_after_a_reconnect_work_goes_on(work: Work) -> None:
