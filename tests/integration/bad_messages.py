@@ -95,9 +95,7 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         commit(sid, 1, pubend, tick),
         Commit(sid, 1, 2, [], None, pubend),
         subscribe(request=7, name="shared", sharing=Sharing(100, True, holds=(holds(pubend, tick),))),
-        Take(sid, holds(pubend, tick)),
-        Settle(sid, 1, (Verdict(Kind.ACKNOWLEDGE, holds(pubend, tick)), Verdict(Kind.RETRY, holds(pubend, tick), 5))),
-        Extend(sid, holds(pubend, tick)),
+        *of_sharing(sid, pubend, tick),
         Detach(sid),
         Unsubscribe(9, "nobody's", "attacker"),
         ListSubscriptions(10),
@@ -122,6 +120,16 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         ReadOn(21, 10, 1000),
         EndRead(21),
         EndLease(20),
+    ]
+
+
+def of_sharing(sid: int, pubend: str, tick: int) -> list[AnyClientMessage]:
+    """What a consumer of a shared subscription says of events."""
+    held = holds(pubend, tick)
+    return [
+        Take(sid, held),
+        Settle(sid, 1, (Verdict(Kind.ACKNOWLEDGE, held), Verdict(Kind.RETRY, held, 5))),
+        Extend(sid, held),
     ]
 
 

@@ -26,10 +26,20 @@ from gapless.core.wire.messages import (
     Goodbye,
     Heartbeat,
     RequestFailed,
+    Sharing,
     StartAt,
     Subscribed,
 )
-from integration.bad_messages import QUICK, attached, commit, requests, subscribe, variants, welcome_client
+from integration.bad_messages import (
+    QUICK,
+    attached,
+    commit,
+    of_sharing,
+    requests,
+    subscribe,
+    variants,
+    welcome_client,
+)
 from integration.bystander import Bystander, bystanding
 from integration.nodes_in_process import running_node
 from integration.raw_client import payload
@@ -89,6 +99,26 @@ async def test_no_number_in_a_commit_hurts(tmp_path: Path, value: int) -> None:
                 answer = await client.hear(Subscribed)
                 [position] = answer.positions
                 plain = msgspec.to_builtins(commit(answer.sid, answer.epoch, position.pubend, position.tick))
+                variant = list(variants(plain, value))[place]
+                await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
+                if not await client.is_alive():
+                    assert client.heard_of(Closing)[0].reason.startswith("protocol violation: "), variant
+                await bystander.works()
+                assert bystander.is_undisturbed(), variant
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+async def test_no_number_of_who_shares_hurts(tmp_path: Path, value: int) -> None:
+    """What a consumer of a shared subscription says of events, whether it holds them or not."""
+    async with bystanding(tmp_path / "volume", **QUICK) as bystander:
+        said = [msgspec.to_builtins(each) for each in of_sharing(1, "", 1)]
+        places = [(at, place) for at, plain in enumerate(said) for place in range(len(list(variants(plain, value))))]
+        for at, place in places:
+            async with welcome_client(bystander) as client:
+                _, pubend, tick = await attached(client)
+                await client.say(subscribe(request=9, name="jobs", sharing=Sharing(100, durable=True)))
+                answer = await client.hear(Subscribed)
+                plain = msgspec.to_builtins(of_sharing(answer.sid, pubend, tick)[at])
                 variant = list(variants(plain, value))[place]
                 await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
                 if not await client.is_alive():
