@@ -138,9 +138,7 @@ class SharingBroker(FakeBroker):
     # What happened.
 
     def _on_subscribe(self, session: Session, message: m.Subscribe) -> None:
-        if message.sharing is None:
-            super()._on_subscribe(session, message)
-            return
+        assert message.sharing is not None, "all subscriptions of this broker are shared"
         shared = next((each for each in self.shared.values() if each.name == message.name), None)
         created = shared is None
         if shared is None:
@@ -167,15 +165,12 @@ class SharingBroker(FakeBroker):
 
     def _on_credit(self, session: Session, message: m.Credit) -> None:
         shared = self.shared.get(message.sid)
-        if shared is None:
-            super()._on_credit(session, message)
-        elif session.instance in shared.consumers:
+        if shared is not None and session.instance in shared.consumers:
             shared.consumers[session.instance].credit += message.events
 
     def _on_detach(self, session: Session, message: m.Detach) -> None:
         shared = self.shared.get(message.sid)
         if shared is None:
-            super()._on_detach(session, message)
             return
         shared.consumers.pop(session.instance, None)
         shared.answers.pop(session.instance, None)
