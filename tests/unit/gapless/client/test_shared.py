@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import logging
 import pickle
 from collections.abc import AsyncIterator, Callable
@@ -343,7 +342,6 @@ async def test_the_last_reference_gives_an_event_back(work: Work, caplog: pytest
         await turns()
         assert not work.broker.messages(m.Settle)
         del other
-        gc.collect()
         await turns()
 
         [settle] = work.broker.messages(m.Settle)
@@ -539,7 +537,6 @@ async def test_auto_gives_back_what_its_iterator_had_in_hand(automatic: Work, ca
             async for _ in jobs:
                 raise ZeroDivisionError
         del _
-        gc.collect()
         await until(lambda: automatic.broker.messages(m.Settle))
 
     assert "it is retried" in caplog.text
@@ -600,7 +597,6 @@ async def test_a_gap_that_is_raised_is_settled_when_the_error_is_gone(
                 await turns()
                 assert broker.only.done == []
                 assert error.gap.reason == "released early"
-            gc.collect()
             await until(lambda: broker.only.done)
     assert caplog.text == ""
 
