@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from enum import Enum
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from gapless.core.deadlines import Deadlines
 from gapless.core.outbox import Outbox
 from gapless.core.ports import Operation
 from gapless.core.principals import NOBODY
@@ -62,6 +63,8 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.segments import GapSegment
 
 _MILLISECOND = 1_000_000
+HOLDS_AFTER: Final = 50_000_000
+"""Holds are looked at again after so many nanoseconds at the earliest."""
 
 
 class Host(Protocol):
@@ -84,6 +87,19 @@ class Answers:
     """To which session, and what."""
     entered: list[str] = field(default_factory=list)
     floors: dict[PubendId, Tick] = field(default_factory=dict)
+
+
+class Timer(Enum):
+    """What happens by itself."""
+
+    QUARANTINE = "what is in doubt goes to others"
+    HOLDS = "the time of a hold is over"
+
+
+class Away(NamedTuple):
+    """Somebody whose link is lost, and who may come back."""
+
+    instance: str
 
 
 class Delayed(NamedTuple):
@@ -121,8 +137,7 @@ class SharedSubscription:
         self._answers = Answers()
         self._writes = False
         """Whether the turn has to end with a write."""
-        self._timers: list[tuple[int, int, str, object]] = []
-        self._timer_count = 0
+        self._deadlines: Deadlines[Away | Delayed | Timer] = Deadlines()
         self._awaited: set[str] = set()
         self._former = row
         """As the last life of the broker left it."""
@@ -222,9 +237,11 @@ class SharedSubscription:
         if former.is_open or any(window.is_in_doubt for window in self.windows.values()):
             self._awaited = self.roster.awaited
             self.hidden_until = now + QUARANTINE
-            self._set_timer(self.hidden_until, "quarantine", None)
+            self._deadlines.set(Timer.QUARANTINE, self.hidden_until)
             if not self._awaited:
                 self._end_quarantine()
+        if self.record.shared is not None and not self.record.shared.durable:
+            self._deadlines.set(Timer.QUARANTINE, now + QUARANTINE)  # if nobody comes back it is removed
         for instance, (resume_ms, runs) in former.kept.items():
             sharing = Sharing(1, durable=True, resume_ms=resume_ms)
             member = Member(channel, 0, 0, 0, self.record.sid, instance, 0, NOBODY, 0, sharing)
@@ -252,6 +269,7 @@ class SharedSubscription:
         `again`: it took part before.
         """
         former = self.members.get(member.instance)
+        self._deadlines.clear(Away(member.instance))
         is_known = member.instance in self.roster or member.sharing.embedded
         if again and not is_known and former is None:
             member.uncertain_upto = self.ceiling.number
@@ -348,7 +366,7 @@ class SharedSubscription:
         run.risky = run.mask & chunk.attempted
         if member.sharing.hold_ms and now:
             run.until = now + member.sharing.hold_ms * _MILLISECOND
-            self._set_timer(run.until, "hold", run)
+            self._deadlines.set_earlier(Timer.HOLDS, run.until)
         window.hold(chunk, run.mask)
         member.add(run)
         return run
@@ -373,7 +391,7 @@ class SharedSubscription:
     def lose_link(self, member: Member, now: int) -> None:
         """The link of a consumer is lost. What it holds is kept for it for a while: that is no death (TS27)."""
         member.is_here = member.drains = False
-        self._set_timer(now + member.sharing.resume_ms * _MILLISECOND, "resume", member)
+        self._deadlines.set(Away(member.instance), now + member.sharing.resume_ms * _MILLISECOND)
         self._writes |= not any(each.is_here for each in self.members.values())
         self.touch()
 
@@ -541,7 +559,7 @@ class SharedSubscription:
             if verdict.delay_ms:
                 run.holder.release(run, mask)
                 window.delay(chunk, mask)
-                self._set_timer(now + verdict.delay_ms * _MILLISECOND, "delay", Delayed(window, chunk, mask))
+                self._deadlines.set(Delayed(window, chunk, mask), now + verdict.delay_ms * _MILLISECOND)
             else:
                 self._free(run, mask, doubt=False)
         else:
@@ -565,7 +583,7 @@ class SharedSubscription:
             run = member.find(number)
             if run is not None and run.window.pubend == holds.pubend:
                 run.until = now + member.sharing.hold_ms * _MILLISECOND
-                self._set_timer(run.until, "hold", run)
+                self._deadlines.set_earlier(Timer.HOLDS, run.until)
 
     def _free(self, run: Run, mask: int, *, doubt: bool, death: bool = False, verdict: bool = True) -> None:
         run.holder.release(run, mask)
@@ -584,34 +602,33 @@ class SharedSubscription:
 
     # ------------------------------------------------------------------------------------------ time
 
-    def _set_timer(self, at: int, kind: str, what: object) -> None:
-        self._timer_count += 1
-        heappush(self._timers, (at, self._timer_count, kind, what))
-
     @property
     def deadline(self) -> int | None:
         """When something has to happen by itself."""
-        return self._timers[0][0] if self._timers else None
+        return self._deadlines.next()
 
     def on_time(self, now: int) -> None:
         """Does what is due."""
-        while self._timers and self._timers[0][0] <= now:
-            _, _, kind, what = heappop(self._timers)
-            if kind == "quarantine":
-                if self.hidden_until and now >= self.hidden_until:
-                    self._end_quarantine()
-            elif kind == "resume":
-                assert isinstance(what, Member)
-                if not what.is_here and self.members.get(what.instance) is what:
-                    self._die(what)
-            elif kind == "hold":
-                assert isinstance(what, Run)
-                if what.mask and now >= what.until:
-                    self._lose(what, what.mask)
-            else:
-                assert isinstance(what, Delayed)
-                what.window.end_delay(what.chunk, what.mask)
+        for due in self._deadlines.take_expired(now):
+            if isinstance(due, Away):
+                member = self.members.get(due.instance)
+                if member is not None and not member.is_here:
+                    self._die(member)
+            elif isinstance(due, Delayed):
+                due.window.end_delay(due.chunk, due.mask)
+            elif due is Timer.HOLDS:
+                self._end_holds(now)
+            elif self.hidden_until:
+                self._end_quarantine()
             self.touch()
+
+    def _end_holds(self, now: int) -> None:
+        """Ends the holds whose time is over: the events are free, and no death."""
+        for run in [run for member in self.members.values() for run in member.runs if run.until]:
+            if run.until <= now:
+                self._lose(run, run.mask)
+            else:
+                self._deadlines.set_earlier(Timer.HOLDS, max(run.until, now + HOLDS_AFTER))
 
     # -------------------------------------------------------------------------------- the end of a turn
 
@@ -628,7 +645,7 @@ class SharedSubscription:
         for run in self._dispatch.hand_out(now, wall, hidden=self.hidden_until > 0):
             run.holder.channel.counts.live += run.count
             if run.until:
-                self._set_timer(run.until, "hold", run)
+                self._deadlines.set_earlier(Timer.HOLDS, run.until)
         for pubend in self.room.take_freed():
             self._host.streams[pubend].scheduler.step(sid, now, wall)
         if self._writes or self.ceiling.is_wanted:
@@ -650,9 +667,8 @@ class SharedSubscription:
         answers, self._answers = self._answers, Answers()
         operations: list[Operation] = []
         is_open = any(member.is_here for member in self.members.values())
-        closes = self.ceiling.asked_open and not is_open
         for pubend, window in self.windows.items():
-            operations += window.rows(sid, everything=closes)
+            operations += window.rows(sid, everything=not is_open)
             answers.floors[pubend] = window.floor if window.written >= window.floor else 0
         rows, answers.entered = self.roster.rows(sid)
         operations += rows

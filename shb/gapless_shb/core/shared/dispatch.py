@@ -194,11 +194,14 @@ class Dispatch:
         ]
         if not here:
             return None
+        least = min(here, key=lambda one: one.held)
         chosen = next((one for one in here if one.drains), None)
-        if chosen is None:
-            chosen = min(here, key=lambda one: one.held)
-            chosen.drains = True
-        return chosen
+        if chosen is not None and (not chosen.runs or least.runs):
+            return chosen
+        if chosen is not None:
+            chosen.drains = False  # it has a long job, and another one holds nothing
+        least.drains = True
+        return least
 
     def _deliver(self, member: Member, window: Window, chunk: Chunk, mask: int, now: int, wall: int) -> Run | None:
         """Gives some of these events, which are alike, to a consumer. None: it has no room, or they have expired."""

@@ -43,8 +43,7 @@ class Room:
         windows, own = self._windows, self._windows[pubend]
         sure = self._events_max // (2 * len(windows)) or int(len(windows) <= self._events_max)
         if not sure:
-            turn = next(iter(self.refused), pubend)
-            return int(not own.count and self.count < self._events_max and turn == pubend)
+            return int(not own.count and self.count < self._events_max)
         common = self._events_max - sure * len(windows)
         used = sum(max(0, window.count - sure) for window in windows.values())
         room = max(0, sure - own.count) + max(0, common - used)
@@ -59,7 +58,7 @@ class Room:
         return min(room, max(1, left // one))
 
     def take_freed(self) -> list[PubendId]:
-        """Returns the pubends that had to wait and may go on."""
+        """Returns the pubends that had to wait and may go on, in their order: the first of them may leave no room."""
         freed = [pubend for pubend in self.refused if self._events(pubend) > 0]
         for pubend in freed:
             del self.refused[pubend]

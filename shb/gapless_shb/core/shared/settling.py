@@ -36,6 +36,8 @@ ROSTER_MAX: Final = 10_000
 """So many rows a roster has at most; whoever was heard of longest ago goes first."""
 ROSTER_MS: Final = 24 * 3_600_000
 """For so long the row of somebody who has gone is kept."""
+PRUNED_AFTER: Final = 64
+"""After so many have come, those are looked for who have been away for too long."""
 QUARANTINE: Final = 15_000_000_000
 """So many nanoseconds after a start at the latest, what is in doubt goes to others: three heartbeats."""
 _SID = Struct(">Q")
@@ -109,6 +111,7 @@ class Roster:
         self._durable: set[str] = set(self._rows)
         """Those that are durable in this roster."""
         self._changed: dict[str, None] = {}
+        self._unpruned = PRUNED_AFTER - 1
 
     @classmethod
     def restored(cls, rows: Iterable[tuple[str, bytes]]) -> Roster:
@@ -178,7 +181,13 @@ class Roster:
         self._changed[instance] = None
 
     def prune(self, wall: int, present: Iterable[str]) -> None:
-        """Forgets those who have not been here for too long, and the first of them where there are too many."""
+        """Forgets those who have not been here for too long, and the first of them where there are too many.
+
+        That is looked for now and then, for there may be many.
+        """
+        self._unpruned += 1
+        if len(self._rows) <= ROSTER_MAX and self._unpruned % PRUNED_AFTER:
+            return
         here = set(present)
         absent = sorted((row.heard, instance) for instance, row in self._rows.items() if instance not in here)
         most = max(0, len(self._rows) - ROSTER_MAX)

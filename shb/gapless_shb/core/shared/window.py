@@ -706,6 +706,7 @@ class Window:
                 window._suspects[first] = None
             window._enqueue(chunk)
         window.newest = max(window.frontier, window._chunks[-1].ticks[-1]) if window._chunks else window.frontier
+        window._raise_floor()  # a row may have gone farther than the last event, where nothing is left
         window.absent = window.count
         return window
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
 from gapless.core.link_credit import LinkCredit
 from gapless.core.ports import ClientSession, Operation, RecoveryReader
@@ -58,6 +59,7 @@ class SharedSubscriptions:
         self._remove = remove
         self._touched: dict[int, SharedSubscription] = {}
         self._shared: dict[int, SharedSubscription] = {}
+        self._deadlines: Deadlines[int] = Deadlines()
         self._obsolete: list[Operation] = []
         self._members: dict[int, dict[int, Member]] = {}
         """By session and subscription."""
@@ -105,6 +107,7 @@ class SharedSubscriptions:
                 if window.floor > stream.positions[sid].acked:
                     stream.acknowledge(sid, window.floor, window.floor)
             shared.start(now, self._nobody)
+            self._set_deadline(shared)
 
     def _of(self, record: SubscriptionRecord) -> SharedSubscription:
         shared = self._shared.get(record.sid)
@@ -209,6 +212,7 @@ class SharedSubscriptions:
         shared = self._shared.pop(sid, None)
         if shared is None:
             return []
+        self._deadlines.clear(sid)
         for member in list(shared.members.values()):
             self._forget(member)
         return shared.remove()
@@ -295,21 +299,29 @@ class SharedSubscriptions:
     @property
     def deadline(self) -> int | None:
         """When something has to happen by itself; None: never."""
-        due = [shared.deadline for shared in self._shared.values()]
-        return min((each for each in due if each is not None), default=None)
+        return self._deadlines.next()
 
     def on_deadline(self, now: int) -> None:
         """Does what is due."""
-        for shared in list(self._shared.values()):
-            if shared.deadline is not None and shared.deadline <= now:
+        for sid in self._deadlines.take_expired(now):
+            shared = self._shared.get(sid)
+            if shared is not None:
                 shared.on_time(now)
+                self._set_deadline(shared)
                 self._end_if_unused(shared, now)
+
+    def _set_deadline(self, shared: SharedSubscription) -> None:
+        if shared.deadline is None:
+            self._deadlines.clear(shared.record.sid)
+        else:
+            self._deadlines.set(shared.record.sid, shared.deadline)
 
     def finish_turn(self, now: int, wall: int) -> None:
         """Gives out what is free, and writes what has changed, wherever something has."""
         while self._touched:
             _, shared = self._touched.popitem()
             shared.finish_turn(now, wall)
+            self._set_deadline(shared)
 
     # ----------------------------------------------------------------------------------- how they stand
 

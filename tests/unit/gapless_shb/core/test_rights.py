@@ -139,6 +139,21 @@ def office() -> Office:
 # ------------------------------------------------------------------------------------------- what goes on here
 
 
+def test_of_those_who_share_a_subscription_each_is_judged_by_himself(office: Office) -> None:
+    sharing = m.Sharing(100, durable=True)
+    ada, bob = (office.come(who, sharing=sharing) for who in (ADA, BOB))
+    sid = office.answer_to(ada).sid
+
+    judged(office, (ADA, *CONSUME_S))
+    office.happens()
+    office.sync()
+
+    assert office.losses(ada) == [m.Detached(sid, m.Code.FORBIDDEN, "ada may not consume 's' of client 'c'")]
+    assert office.losses(bob) == []
+    assert not [each for each in office.heard[ada.number] if isinstance(each, m.DeliverHeld)]
+    assert [each for each in office.heard[bob.number] if isinstance(each, m.DeliverHeld)]
+
+
 @pytest.mark.parametrize(("need", "what"), [(CONSUME_S, "consume 's' of client 'c'"), (SUBSCRIBE_ALL, "subscribe #")])
 def test_who_may_not_consume_any_more_loses_the_subscription_with_an_error(
     office: Office, need: tuple[Action, Resource], what: str

@@ -603,3 +603,16 @@ def test_the_home_says_nothing_of_ticks_that_its_pfs_does_not_know(monkeypatch: 
     assert told(pair, answer.sid, first, head) == (ticks[:2], ticks[1])
     assert told(pair, answer.sid, ticks[1], head)[0] == ticks[2:]
     assert session is not None
+
+
+def test_a_shared_subscription_is_served_at_its_home_alone() -> None:
+    pair = Pair()
+    session = pair.session()
+    request = m.Subscribe(1, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 5, 1 << 20)
+    pair.other.feed(replace(request, sharing=m.Sharing(100, durable=True)), session)
+    pair.settle()
+
+    refused = pair.refused(pair.other, session)
+    assert refused.code is m.Code.CONFIGURATION
+    assert refused.node == pair.home.node
+    assert pair.home.node in refused.reason

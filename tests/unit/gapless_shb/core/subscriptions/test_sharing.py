@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gapless.node.recovery import VolumeReader
 from gapless_shb.core.broker import Timing
 from gapless_shb.core.shared.settling import ROSTER, SHARED
 from gapless_shb.core.shared.window import CHUNKS, WINDOWS
+from sim.switches.edits import Change, Edit, Replace, applied
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND, World
 
 SECOND = 1000
@@ -454,7 +456,7 @@ def test_what_a_consumer_died_with_goes_alone() -> None:
 
 def test_a_hold_runs_out() -> None:
     rig = SharingRig()
-    one = rig.come("one", sharing={"hold_ms": SECOND})
+    one = rig.come("one", credit=1, sharing={"hold_ms": SECOND})
     two = rig.come("two", credit=0)
     rig.publish_all(1)
     rig.settle_down()
@@ -465,18 +467,18 @@ def test_a_hold_runs_out() -> None:
         rig.feed(m.Extend(one.answer.sid, one.holds(tick)), one.session)
         rig.settle_down()
     assert not rig.got(one.session, m.HoldLost)
-    rig.feed(m.Detach(99), one.session)
     held = one.holds(tick)
-    one.rig.feed(m.Credit(two.answer.sid, 100, 1 << 20), two.session)
+    rig.feed(m.Credit(two.answer.sid, 100, 1 << 20), two.session)
 
     rig.pause(1500)
     rig.settle_down()
 
     assert rig.got(one.session, m.HoldLost)[0].holds == (held,)
-    if tick in two.events():
-        rig.feed(Settle(one.answer.sid, 1, (Verdict(Kind.ACKNOWLEDGE, held),)), one.session)
-        rig.settle_down()
-        assert one.settled()[0].lost == (held,), "another one has it (TS16)"
+    assert list(two.events()) == [tick]
+    assert two.deliveries[0].careful
+    rig.feed(Settle(one.answer.sid, 1, (Verdict(Kind.ACKNOWLEDGE, held),)), one.session)
+    rig.settle_down()
+    assert one.settled()[0].lost == (held,), "another one has it (TS16)"
 
 
 def test_a_gap_is_held_and_settled() -> None:
@@ -643,3 +645,178 @@ def test_what_is_not_settled_lapses_with_it_and_comes_back() -> None:
 
     assert sorted(two.events()) == [ticks[0], *ticks[4:6], ticks[7]]
     assert {tick for each in two.deliveries if each.careful for tick in each.columns.ticks()} == {ticks[0]}
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_one_that_is_not_durable_goes_if_nobody_comes_back_to_it(*, in_order: bool) -> None:
+    rig = SharingRig()
+    one = rig.come("one", sharing={"durable": False})
+    if in_order:
+        rig.end(one)
+        rig.settle_down()
+    rig.restart()
+    rig.wait(8 * SECOND)
+    assert rig.hosting.registry.find("c", "jobs") is not None
+
+    rig.wait(12 * SECOND)
+    rig.settle_down()
+
+    assert rig.hosting.registry.find("c", "jobs") is None
+    assert not rows(rig)
+
+
+def test_who_dies_with_the_broker_is_not_waited_for_and_what_it_had_is_marked() -> None:
+    """TS3, and nothing of it is in the roster."""
+    rig = SharingRig()
+    one = rig.come("one", sharing={"embedded": True})
+    rig.publish_all(3)
+    rig.settle_down()
+    assert len(one.events()) == 3
+    assert not [table for table, _ in rows(rig) if table == ROSTER]
+    rig.restart()
+
+    two = rig.come("two", sharing={"embedded": True})
+
+    assert sorted(two.events()) == ticks_of(rig)
+    assert all(each.careful for each in two.deliveries)
+
+
+def test_several_that_come_at_once_all_take_part() -> None:
+    rig = SharingRig()
+    sessions = [rig.session(f"i{at}") for at in range(3)]
+    for session in sessions:
+        rig.ask(session)
+    rig.settle_down()
+
+    assert [len(rig.got(session, m.Subscribed)) for session in sessions] == [1, 1, 1]
+    [listed] = rig.listed(sessions[0])
+    assert listed.sharing.consumers == 3
+
+
+def test_a_connection_takes_part_once() -> None:
+    rig = SharingRig()
+    one = rig.come("one")
+    rig.ask(one.session, request=2)
+    rig.settle_down()
+
+    [failed] = rig.got(one.session, m.RequestFailed)
+    assert failed.code is m.Code.IN_USE
+    assert "this very connection" in failed.reason
+
+
+def test_it_is_read_by_no_range_and_leased_to_nobody() -> None:
+    rig = SharingRig()
+    one = rig.come("one")
+    for request in (
+        m.TakeLease(5, m.Target("jobs"), "spark", m.InUse.TAKEOVER),
+        m.ReadRange(6, m.Target("jobs"), PUBEND, 0, 5, 10, 1000),
+        m.AcknowledgeDurably(7, m.Target("jobs"), b"", []),
+    ):
+        rig.feed(request, one.session)
+    rig.settle_down()
+
+    assert {each.code for each in rig.got(one.session, m.RequestFailed)} == {m.Code.MISMATCH}
+    assert len(rig.got(one.session, m.RequestFailed)) == 3
+
+
+def test_a_settlement_is_uncertain_when_nothing_is_known_of_it_any_more() -> None:
+    """Its row in the roster has gone: nobody knows whether it took effect."""
+    rig = SharingRig()
+    one = rig.come("one")
+    rig.publish_all(3)
+    rig.settle_down()
+    one.settle(*one.events())
+    rig.settle_down()
+    rig.end(one)
+    rig.settle_down()
+    rig.wait(8 * SECOND)
+    rig.wall += 25 * 3600 * SECOND
+    others = [rig.come(f"i{at}") for at in range(65)]
+    assert others
+
+    back = one.come_back()
+    held = one.holds(*one.events())
+    rig.feed(Settle(back.answer.sid, 1, (Verdict(Kind.ACKNOWLEDGE, held),)), back.session)
+    rig.settle_down()
+
+    assert back.settled() == [m.Settled(back.answer.sid, 1, uncertain=True)]
+
+
+def test_nothing_is_delivered_before_who_gets_it_stands_in_the_roster() -> None:
+    rig = SharingRig()
+    one = rig.come("one", credit=0)
+    rig.publish_all(3)
+    rig.settle_down()
+    session = rig.session("two")
+    rig.ask(session)
+    assert rig.got(session, m.Subscribed)
+    assert not rig.got(session, m.DeliverHeld)
+
+    rig.settle_down()
+
+    assert rig.got(session, m.DeliverHeld)
+    assert not one.deliveries
+
+
+_SHARED = "gapless_shb.core.shared.consumers:SharedSubscription"
+BROKEN: dict[str, tuple[Change, Callable[[], None]]] = {
+    "TS5: who is sent an event has attempted it": (
+        Edit(
+            "gapless_shb.core.shared.dispatch:Dispatch._hold",
+            "    window.hold(chunk, mask)",
+            "    window.attempt(chunk, mask)\n    window.hold(chunk, mask)",
+        ),
+        test_what_was_never_handed_out_is_as_it_was_before,
+    ),
+    "TS15: what a consumer died with goes with the others": (
+        Edit("gapless_shb.core.shared.window:Window.free", "if death and", "if False and"),
+        test_what_a_consumer_died_with_goes_alone,
+    ),
+    "TS16: a verdict is taken from whoever sends it": (
+        Edit(
+            f"{_SHARED}._claim",
+            "other is None or other.first + other.places.index(place) >= number or number > self.ceiling.before",
+            "other is None",
+        ),
+        test_a_hold_runs_out,
+    ),
+    "TS24: what is settled counts": (
+        Edit("gapless_shb.core.shared.window:Window.finish", "self.count -= mask.bit_count()", "pass"),
+        test_the_window_bounds_what_is_not_settled,
+    ),
+    "TS26: nobody is waited for": (
+        Edit(f"{_SHARED}.finish_turn", "hidden=self.hidden_until > 0", "hidden=False"),
+        test_after_a_crash_nothing_of_doubt_goes_to_others_before_all_have_come_back,
+    ),
+    "TS26: the quarantine ends by time alone": (
+        Replace(f"{_SHARED}._arrived", "return"),
+        test_after_a_crash_nothing_of_doubt_goes_to_others_before_all_have_come_back,
+    ),
+    "TS26: who was counted as gone is waited for": (
+        Replace("gapless_shb.core.shared.settling:Roster.mark_gone", "return"),
+        test_the_quarantine_ends,
+    ),
+    "TS26: the roster is written later": (
+        Edit(f"{_SHARED}.enter", "self.roster.is_durable(member.instance)", "True"),
+        test_nothing_is_delivered_before_who_gets_it_stands_in_the_roster,
+    ),
+    "TS27: a lost link is a death": (
+        Replace(f"{_SHARED}.lose_link", "member.is_here = False\nself._die(member)"),
+        test_a_lost_link_is_no_death,
+    ),
+    "TS34: another filter begins at the floor": (
+        Replace("gapless_shb.core.shared.window:Window.pass_to", "self.frontier = self.newest = self.floor"),
+        test_with_another_filter_what_is_not_settled_stays,
+    ),
+    "TS34: one tick a pubend lapses with it": (
+        Replace("gapless_shb.core.subscriptions.sharing:SharedSubscriptions.kept", "return {}"),
+        test_what_is_not_settled_lapses_with_it_and_comes_back,
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_rule_would_be_seen(broken: str) -> None:
+    change, test = BROKEN[broken]
+    with applied([change]), pytest.raises(AssertionError):
+        test()
