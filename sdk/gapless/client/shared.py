@@ -170,13 +170,16 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
     async def close(self) -> None:
         """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent.
 
-        It waits until what was settled is durable. What is held and not settled comes again, marked: to others at
-        once. Raises ConnectionClosedError if the broker stands still for 3 s, or is not there, or does not answer for
-        4 s: whoever waits in `acknowledge` or `retry` gets SettlementUncertainError then.
+        What was not handed out goes back, and it waits until what was settled is durable. What is held and not settled
+        comes again, marked: to others at once. Raises ConnectionClosedError if the broker stands still for 3 s, or is
+        not there, or does not answer for 4 s: whoever waits in `acknowledge` or `retry` gets SettlementUncertainError
+        then.
         """
         if self._ended is None:
+            self._draining = True
+            self._drain()
             try:
-                is_done = await self._driver.while_alive(self._answered())
+                is_done = await self._driver.while_alive(self._answered()) or not self._awaits_verdicts
             finally:  # cancelled, too: others wait for what a consumer holds that nobody has
                 self.abandon()
             if not is_done:
@@ -403,7 +406,7 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         if self._ended is None:
             self._give_back_returned()
             self._driver.core.drain(self._number, self._driver.now())
-            self._driver.touch()
+            self._driver.touch()  # what still comes goes back, too: the broker sends no more when it has heard that
         for waiting in self._waiting:
             _wake(waiting)
 
@@ -468,10 +471,17 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
             self._driver.core.settle(self._number, Kind.RELEASE, numbers, self._driver.now())
             self._driver.touch()
 
-    async def _answered(self) -> None:
-        """Waits until everything that was settled is durable."""
+    @property
+    def _awaits_verdicts(self) -> bool:
         core = self._core
-        if core is not None and not core.is_settled:
+        return core is not None and core.awaits_verdicts
+
+    async def _answered(self) -> None:
+        """Waits until what was settled is durable, and what was given back; without a broker for the former alone."""
+        core = self._core
+        if core is None or not (core.awaits_verdicts or self._driver.core.connected):
+            return
+        if not core.is_settled:
             if self._idle is None or self._idle.done():
                 self._idle = self._driver.loop.create_future()
             await asyncio.wait([self._idle])

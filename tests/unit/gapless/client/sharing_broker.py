@@ -44,6 +44,8 @@ class Consumer:
     session: Session
     request: int
     credit: int
+    pauses: bool = False
+    """It has given something back: it gets nothing more until it grants credit."""
 
 
 @dataclass
@@ -167,6 +169,7 @@ class SharingBroker(FakeBroker):
         shared = self.shared.get(message.sid)
         if shared is not None and session.instance in shared.consumers:
             shared.consumers[session.instance].credit += message.events
+            shared.consumers[session.instance].pauses = False
 
     def _on_detach(self, session: Session, message: m.Detach) -> None:
         shared = self.shared.get(message.sid)
@@ -208,6 +211,8 @@ class SharingBroker(FakeBroker):
         if message.number not in answers:
             lost = []
             for verdict in message.verdicts:
+                if verdict.kind is m.Kind.RELEASE and session.instance in shared.consumers:
+                    shared.consumers[session.instance].pauses = True
                 for tick, number in zip(verdict.holds.ticks, verdict.holds.numbers, strict=True):
                     entry = self._entry(shared, session, number)
                     if entry is None or entry.tick != tick:
@@ -263,7 +268,11 @@ class SharingBroker(FakeBroker):
     def _dispatch(self, shared: Shared) -> None:
         while shared.consumers:
             free = [entry for entry in shared.entries if not entry.instance and not entry.delay_ms]
-            able = [instance for instance, consumer in shared.consumers.items() if consumer.credit > 0]
+            able = [
+                instance
+                for instance, consumer in shared.consumers.items()
+                if consumer.credit > 0 and not consumer.pauses
+            ]
             if not free or not able:
                 return
             instance = able[0]

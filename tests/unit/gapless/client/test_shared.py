@@ -116,7 +116,7 @@ async def test_verdicts_of_several_tasks_leave_together(work: Work) -> None:
         events = [await anext(worker) for _ in range(4)]
         await asyncio.gather(*map(jobs.acknowledge, events[:3]), jobs.retry(events[3]))
 
-    assert len(work.broker.messages(m.Settle)) == 1
+        assert len(work.broker.messages(m.Settle)) == 1
 
 
 async def test_what_is_retried_comes_again_marked_after_its_delay(work: Work) -> None:
@@ -397,6 +397,48 @@ async def test_leaving_gives_back_what_is_buffered_and_marks_what_was_handed_out
         batches = jobs.batches()
         found = [*await anext(batches), *await anext(batches)]
         assert sorted((each.body, each.redelivered) for each in found) == [(b"a", True), (b"b", False), (b"c", False)]
+
+
+async def test_what_comes_while_it_leaves_goes_back_unmarked(work: Work) -> None:
+    async with work.subscribe() as jobs:
+        work.network.log(b"a", b"b")
+        await jobs.acknowledge(await anext(aiter(jobs)))
+        work.broker.slow = []
+        closing = await is_waiting(jobs.close())
+        work.network.log(b"c")  # it was on its way
+        await turns()
+        work.do(work.broker.hurry)
+        await closing
+
+    assert [entry.attempts for entry in work.broker.only.entries] == [0, 0]
+    assert work.broker.held() == []
+
+
+async def test_leaving_without_a_broker_waits_for_nothing(work: Work) -> None:
+    async with work.subscribe() as jobs:
+        work.network.log(b"a", b"b")
+        await jobs.acknowledge(await anext(aiter(jobs)))
+        work.network.unreachable = True
+        work.network.cut()
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_leaving_without_a_broker_that_has_not_answered_is_told(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gapless.client.driver.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("gapless.client.driver.LOOK_SECONDS", 0.05)
+    jobs = await work.subscribe()
+    work.network.log(b"a", b"b")
+    work.broker.slow = []
+    task = await is_waiting(jobs.acknowledge(await anext(aiter(jobs))))
+    work.network.unreachable = True
+    work.network.cut()
+    with pytest.raises(gapless.ConnectionClosedError, match="what was settled last"):
+        await jobs.close()
+    with pytest.raises(gapless.SettlementUncertainError):
+        await task
 
 
 async def test_leaving_waits_for_what_was_settled(work: Work) -> None:

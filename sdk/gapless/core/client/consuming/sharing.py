@@ -108,6 +108,11 @@ class SharedCore(ConsumerCore):
         """Whether every settlement is answered."""
         return self._settling.is_idle
 
+    @property
+    def awaits_verdicts(self) -> bool:
+        """Whether something that the application said has no answer."""
+        return self._settling.awaits_verdicts
+
     def place(self, number: int) -> tuple[PubendId, Tick] | None:
         """Returns pubend and tick of what was handed out under this number; None if it is settled, or not held."""
         return self._held.get(number)
