@@ -38,12 +38,14 @@ class AckMode(Enum):
     """Who acknowledges what a subscription hands out."""
 
     TOKEN = "token"
-    """The application acknowledges, with `Subscription.acknowledge`."""
+    """The application acknowledges, with `Subscription.acknowledge`; of a shared subscription, event by event, with
+    `SharedSubscription.acknowledge`."""
     AUTO = "auto"
     """The session acknowledges an event (with `batches()`: a batch) when the application asks for the next, or leaves
     the block without an error, and hands out the next one only when that is durable at the broker. So after any crash
     only what was in hand comes again, and it is `redelivered`. Without a durable name it is as DUPS_OK, and costs
-    nothing."""
+    nothing. Of a shared subscription each iteration settles what it was handed when it is asked for the next, and does
+    not wait."""
     CLIENT = "client"
     """The application acknowledges, with `Session.acknowledge`: durably, and everything that all subscriptions of the
     session have handed out. After any crash everything since then comes again, and it is `redelivered`;

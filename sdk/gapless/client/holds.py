@@ -8,7 +8,7 @@ retried: nobody else can settle it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import ref
 
 from gapless.client.batches import Events, no_event
@@ -28,6 +28,10 @@ SettleT: TypeAlias = "Event | Gap | HeldBatch | Iterable[Event | Gap | HeldBatch
 """What may be settled in one call: a `HeldEvent`, a gap, a batch, or several of them."""
 
 
+UNCERTAIN: Final = (-1,)
+"""In the place of settlements: nobody knows what became of them."""
+
+
 class Hold:
     """What was handed out together. For gapless itself."""
 
@@ -38,7 +42,7 @@ class Hold:
         self.owner = owner
         self.said: dict[int, tuple[int, ...]] = {}
         """What was settled of it, by delivery number: the settlements by which it is acknowledged; empty: it was given
-        back, or was lost, and nothing more can be said of it."""
+        back, or was lost, and nothing more can be said of it; or UNCERTAIN."""
 
 
 class HoldWatch(ref[Hold]):
@@ -101,23 +105,20 @@ class Verdicts:
         self.uncertain = False
         self._items: dict[int, HeldEvent | HeldGap | HeldBatch] = {}
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._items
-
-    def add(self, number: int, item: HeldEvent | HeldGap | HeldBatch) -> None:
-        """The call says something of this delivery."""
-        self._items[number] = item
+    def add(self, item: HeldEvent | HeldGap | HeldBatch, numbers: Sequence[int]) -> Sequence[int]:
+        """The call says something of these deliveries. Returns those of which it had not said anything."""
+        if not self._items.keys().isdisjoint(numbers):
+            numbers = [number for number in numbers if number not in self._items]
+        self._items.update(dict.fromkeys(numbers, item))
+        return numbers
 
     def lose(self, number: int) -> None:
         """This was not held any more, so nothing that is said of it counts."""
         self.lost[number] = None
         self._items[number].hold.said[number] = ()
 
-    def say(self, kind: Kind, numbers: Iterable[int], settlements: Sequence[int]) -> None:
-        """This is said of these deliveries by these settlements."""
-        said = tuple(settlements) if kind is Kind.ACKNOWLEDGE else ()
-        for number in numbers:
-            self._items[number].hold.said[number] = said
+    def wait_for(self, settlements: Iterable[int]) -> None:
+        """The call is answered when these settlements are."""
         self.unanswered.update(dict.fromkeys(settlements))
 
     def on_answer(self, settlement: int, lost: Iterable[int], *, uncertain: bool) -> bool:
@@ -132,6 +133,8 @@ class Verdicts:
     def outcome(self) -> HoldLostError | SettlementUncertainError | None:
         """Returns the error of the call, now that it is answered; None: all of it took effect."""
         if self.uncertain:
+            for number, item in self._items.items():
+                item.hold.said[number] = UNCERTAIN
             return self.doubt("the broker does not know any more what became of this settlement")
         if not self.lost:
             return None

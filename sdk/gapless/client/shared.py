@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gapless import loggers, tracing
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.driver import Driver, Recipient
-from gapless.client.holds import HeldBatch, Hold, HoldWatch, Verdicts, decode_held, held_in
+from gapless.client.holds import UNCERTAIN, HeldBatch, Hold, HoldWatch, Verdicts, decode_held, held_in
 from gapless.core.client.consuming.held import HeldDelivery, HeldEvent, HeldGap
 from gapless.core.wire.messages import Kind
 from gapless.core.wire.messages.sharing import MILLISECONDS_MAX
@@ -149,9 +149,7 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         call = Verdicts(self._driver.loop.create_future())
         numbers: list[int] = []
         for item, held in held_in(items, self):
-            numbers += held
-            for number in held:
-                call.add(number, item)
+            numbers += call.add(item, held)
         for number in self._driver.core.extend(self._number, numbers, self._driver.now()):
             call.lost[number] = None
         self._driver.touch()
@@ -172,13 +170,16 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
     async def close(self) -> None:
         """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent.
 
-        It waits until what was settled is durable. What is held and not settled comes again, marked: to others at
-        once. Raises ConnectionClosedError if the broker stands still for 3 s, or is not there, or does not answer for
-        4 s: whoever waits in `acknowledge` or `retry` gets SettlementUncertainError then.
+        What was not handed out goes back, and it waits until what was settled is durable. What is held and not settled
+        comes again, marked: to others at once. Raises ConnectionClosedError if the broker stands still for 3 s, or is
+        not there, or does not answer for 4 s: whoever waits in `acknowledge` or `retry` gets SettlementUncertainError
+        then.
         """
         if self._ended is None:
+            self._draining = True
+            self._drain()
             try:
-                is_done = await self._driver.while_alive(self._answered())
+                is_done = await self._driver.while_alive(self._answered()) or not self._awaits_verdicts
             finally:  # cancelled, too: others wait for what a consumer holds that nobody has
                 self.abandon()
             if not is_done:
@@ -218,22 +219,27 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         self._check_alive()
         driver = self._driver
         call = Verdicts(driver.loop.create_future())
-        fresh: list[int] = []
-        for item, numbers in held_in(items, self):
-            said = item.hold.said
+        fresh: list[tuple[Hold, Sequence[int]]] = []
+        for item, held in held_in(items, self):
+            said, numbers = item.hold.said, call.add(item, held)
+            if not said:
+                fresh.append((item.hold, numbers))
+                continue
+            fresh.append((item.hold, [number for number in numbers if number not in said]))
             for number in numbers:
-                if number in call:
-                    continue
-                call.add(number, item)
                 before = said.get(number)
-                if before is None:
-                    fresh.append(number)
-                elif not before or kind is not Kind.ACKNOWLEDGE:
+                if before == UNCERTAIN:
+                    call.uncertain = True
+                elif before and kind is Kind.ACKNOWLEDGE:  # acknowledged already: durably, or it is on its way
+                    call.wait_for(settlement for settlement in before if settlement in self._verdicts)
+                elif before is not None:
                     call.lost[number] = None
-                else:  # acknowledged already: durably, or it is on its way
-                    call.unanswered.update((settlement, None) for settlement in before if settlement in self._verdicts)
-        settlements, lost = driver.core.settle(self._number, kind, fresh, driver.now(), delay_ms)
-        call.say(kind, fresh, settlements)
+        flat = fresh[0][1] if len(fresh) == 1 else [number for _, numbers in fresh for number in numbers]
+        settlements, lost = driver.core.settle(self._number, kind, flat, driver.now(), delay_ms)
+        by = tuple(settlements) if kind is Kind.ACKNOWLEDGE else ()
+        for hold, numbers in fresh:
+            hold.said.update(dict.fromkeys(numbers, by))
+        call.wait_for(settlements)
         for number in lost:
             call.lose(number)
         for settlement in call.unanswered:
@@ -400,7 +406,7 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         if self._ended is None:
             self._give_back_returned()
             self._driver.core.drain(self._number, self._driver.now())
-            self._driver.touch()
+            self._driver.touch()  # what still comes goes back, too: the broker sends no more when it has heard that
         for waiting in self._waiting:
             _wake(waiting)
 
@@ -429,7 +435,7 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         if self._ended is not None:
             return
         core = self._core
-        if core is None or not any(core.place(number) for number in watch.numbers):
+        if core is None or not core.holds_any(watch.numbers):
             return
         self._gone.append(watch)
         try:
@@ -465,12 +471,20 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
             self._driver.core.settle(self._number, Kind.RELEASE, numbers, self._driver.now())
             self._driver.touch()
 
-    async def _answered(self) -> None:
-        """Waits until everything that was settled is durable."""
+    @property
+    def _awaits_verdicts(self) -> bool:
         core = self._core
-        if core is not None and not core.is_settled:
-            self._idle = self._driver.loop.create_future()
-            await self._idle
+        return core is not None and core.awaits_verdicts
+
+    async def _answered(self) -> None:
+        """Waits until what was settled is durable, and what was given back; without a broker for the former alone."""
+        core = self._core
+        if core is None or not (core.awaits_verdicts or self._driver.core.connected):
+            return
+        if not core.is_settled:
+            if self._idle is None or self._idle.done():
+                self._idle = self._driver.loop.create_future()
+            await asyncio.wait([self._idle])
 
     def _look_whether_idle(self) -> None:
         core = self._core

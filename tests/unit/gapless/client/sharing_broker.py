@@ -44,6 +44,8 @@ class Consumer:
     session: Session
     request: int
     credit: int
+    pauses: bool = False
+    """It has given something back: it gets nothing more until it grants credit."""
 
 
 @dataclass
@@ -60,8 +62,14 @@ class Shared:
     """By the instance of the client; whose turn it is is first."""
     answers: dict[str, dict[int, m.Settled]] = field(default_factory=dict)
     """By the instance and the number."""
-    done: list[Tick] = field(default_factory=list)
+    settled: list[tuple[PubendId, Tick]] = field(default_factory=list)
+    """What was acknowledged, in that order."""
     numbers: int = 0
+
+    @property
+    def done(self) -> list[Tick]:
+        """The ticks of what was acknowledged, in that order."""
+        return [tick for _, tick in self.settled]
 
 
 class SharingBroker(FakeBroker):
@@ -132,9 +140,7 @@ class SharingBroker(FakeBroker):
     # What happened.
 
     def _on_subscribe(self, session: Session, message: m.Subscribe) -> None:
-        if message.sharing is None:
-            super()._on_subscribe(session, message)
-            return
+        assert message.sharing is not None, "all subscriptions of this broker are shared"
         shared = next((each for each in self.shared.values() if each.name == message.name), None)
         created = shared is None
         if shared is None:
@@ -161,15 +167,13 @@ class SharingBroker(FakeBroker):
 
     def _on_credit(self, session: Session, message: m.Credit) -> None:
         shared = self.shared.get(message.sid)
-        if shared is None:
-            super()._on_credit(session, message)
-        elif session.instance in shared.consumers:
+        if shared is not None and session.instance in shared.consumers:
             shared.consumers[session.instance].credit += message.events
+            shared.consumers[session.instance].pauses = False
 
     def _on_detach(self, session: Session, message: m.Detach) -> None:
         shared = self.shared.get(message.sid)
         if shared is None:
-            super()._on_detach(session, message)
             return
         shared.consumers.pop(session.instance, None)
         shared.answers.pop(session.instance, None)
@@ -207,6 +211,8 @@ class SharingBroker(FakeBroker):
         if message.number not in answers:
             lost = []
             for verdict in message.verdicts:
+                if verdict.kind is m.Kind.RELEASE and session.instance in shared.consumers:
+                    shared.consumers[session.instance].pauses = True
                 for tick, number in zip(verdict.holds.ticks, verdict.holds.numbers, strict=True):
                     entry = self._entry(shared, session, number)
                     if entry is None or entry.tick != tick:
@@ -233,7 +239,7 @@ class SharingBroker(FakeBroker):
     def _settle(shared: Shared, entry: Entry, verdict: m.Verdict) -> None:
         if verdict.kind is m.Kind.ACKNOWLEDGE:
             shared.entries.remove(entry)
-            shared.done.append(entry.tick)
+            shared.settled.append((entry.pubend, entry.tick))
             return
         if verdict.kind is m.Kind.RETRY:
             entry.attempts += not entry.taken
@@ -262,7 +268,11 @@ class SharingBroker(FakeBroker):
     def _dispatch(self, shared: Shared) -> None:
         while shared.consumers:
             free = [entry for entry in shared.entries if not entry.instance and not entry.delay_ms]
-            able = [instance for instance, consumer in shared.consumers.items() if consumer.credit > 0]
+            able = [
+                instance
+                for instance, consumer in shared.consumers.items()
+                if consumer.credit > 0 and not consumer.pauses
+            ]
             if not free or not able:
                 return
             instance = able[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import logging
 import pickle
 from collections.abc import AsyncIterator, Callable
@@ -117,7 +116,7 @@ async def test_verdicts_of_several_tasks_leave_together(work: Work) -> None:
         events = [await anext(worker) for _ in range(4)]
         await asyncio.gather(*map(jobs.acknowledge, events[:3]), jobs.retry(events[3]))
 
-    assert len(work.broker.messages(m.Settle)) == 1
+        assert len(work.broker.messages(m.Settle)) == 1
 
 
 async def test_what_is_retried_comes_again_marked_after_its_delay(work: Work) -> None:
@@ -290,6 +289,10 @@ async def test_nobody_may_know_what_became_of_a_settlement(work: Work) -> None:
             await jobs.acknowledge(event)
 
         assert raised.value.events == (event,)
+        for again in (jobs.acknowledge, jobs.retry):
+            with pytest.raises(gapless.SettlementUncertainError):
+                await again(event)
+        assert len(work.broker.messages(m.Settle)) == 1
 
 
 async def test_after_a_reconnect_work_goes_on(work: Work) -> None:
@@ -339,7 +342,6 @@ async def test_the_last_reference_gives_an_event_back(work: Work, caplog: pytest
         await turns()
         assert not work.broker.messages(m.Settle)
         del other
-        gc.collect()
         await turns()
 
         [settle] = work.broker.messages(m.Settle)
@@ -395,6 +397,48 @@ async def test_leaving_gives_back_what_is_buffered_and_marks_what_was_handed_out
         batches = jobs.batches()
         found = [*await anext(batches), *await anext(batches)]
         assert sorted((each.body, each.redelivered) for each in found) == [(b"a", True), (b"b", False), (b"c", False)]
+
+
+async def test_what_comes_while_it_leaves_goes_back_unmarked(work: Work) -> None:
+    async with work.subscribe() as jobs:
+        work.network.log(b"a", b"b")
+        await jobs.acknowledge(await anext(aiter(jobs)))
+        work.broker.slow = []
+        closing = await is_waiting(jobs.close())
+        work.network.log(b"c")  # it was on its way
+        await turns()
+        work.do(work.broker.hurry)
+        await closing
+
+    assert [entry.attempts for entry in work.broker.only.entries] == [0, 0]
+    assert work.broker.held() == []
+
+
+async def test_leaving_without_a_broker_waits_for_nothing(work: Work) -> None:
+    async with work.subscribe() as jobs:
+        work.network.log(b"a", b"b")
+        await jobs.acknowledge(await anext(aiter(jobs)))
+        work.network.unreachable = True
+        work.network.cut()
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_leaving_without_a_broker_that_has_not_answered_is_told(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gapless.client.driver.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("gapless.client.driver.LOOK_SECONDS", 0.05)
+    jobs = await work.subscribe()
+    work.network.log(b"a", b"b")
+    work.broker.slow = []
+    task = await is_waiting(jobs.acknowledge(await anext(aiter(jobs))))
+    work.network.unreachable = True
+    work.network.cut()
+    with pytest.raises(gapless.ConnectionClosedError, match="what was settled last"):
+        await jobs.close()
+    with pytest.raises(gapless.SettlementUncertainError):
+        await task
 
 
 async def test_leaving_waits_for_what_was_settled(work: Work) -> None:
@@ -535,7 +579,6 @@ async def test_auto_gives_back_what_its_iterator_had_in_hand(automatic: Work, ca
             async for _ in jobs:
                 raise ZeroDivisionError
         del _
-        gc.collect()
         await until(lambda: automatic.broker.messages(m.Settle))
 
     assert "it is retried" in caplog.text
@@ -596,7 +639,6 @@ async def test_a_gap_that_is_raised_is_settled_when_the_error_is_gone(
                 await turns()
                 assert broker.only.done == []
                 assert error.gap.reason == "released early"
-            gc.collect()
             await until(lambda: broker.only.done)
     assert caplog.text == ""
 

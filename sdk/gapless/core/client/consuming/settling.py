@@ -62,6 +62,11 @@ class Settling:
         """Whether everything is answered."""
         return not self._unanswered
 
+    @property
+    def awaits_verdicts(self) -> bool:
+        """Whether something that the application said has no answer; what is only given back is nothing of that."""
+        return any(kind is not Kind.RELEASE for each in self._unanswered.values() for kind, _, _ in each.verdicts)
+
     def __len__(self) -> int:
         """How many holds are settled, and their settlement is not answered."""
         return sum(len(places) for each in self._unanswered.values() for places in each.verdicts.values())

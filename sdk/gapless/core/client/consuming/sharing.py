@@ -108,9 +108,18 @@ class SharedCore(ConsumerCore):
         """Whether every settlement is answered."""
         return self._settling.is_idle
 
+    @property
+    def awaits_verdicts(self) -> bool:
+        """Whether something that the application said has no answer."""
+        return self._settling.awaits_verdicts
+
     def place(self, number: int) -> tuple[PubendId, Tick] | None:
         """Returns pubend and tick of what was handed out under this number; None if it is settled, or not held."""
         return self._held.get(number)
+
+    def holds_any(self, numbers: Iterable[int]) -> bool:
+        """Whether something that was handed out under these numbers is held, and not settled."""
+        return not self._held.keys().isdisjoint(numbers)
 
     # What happened.
 
@@ -246,12 +255,16 @@ class SharedCore(ConsumerCore):
         """
         places: dict[PubendId, list[tuple[Tick, int]]] = {}
         not_held: list[int] = []
+        pop, pubend, at = self._held.pop, "", []
         for number in numbers:
-            place = self._held.pop(number, None)
+            place = pop(number, None)
             if place is None:
                 not_held.append(number)
-            else:
-                places.setdefault(place[0], []).append((place[1], number))
+                continue
+            if place[0] != pubend:
+                pubend = place[0]
+                at = places.setdefault(pubend, [])
+            at.append((place[1], number))
         return self._settling.add(kind, delay_ms, places, self._settlement_bytes()), not_held
 
     def extend(self, numbers: Iterable[int]) -> list[int]:
