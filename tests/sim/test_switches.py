@@ -25,7 +25,7 @@ from sim.switches.edits import Edit, EditError, Replace, applied, function_of, s
 from sim.switches.switch import Switch
 
 ORACLE = re.compile(
-    r"A1|I([1-9]|1[0-2])|J([1-5]|10)|V[1-4]|K([1-9]|1[0-2])|D[1-9]|KI[1-9]|C([1-9]|10)|R1|cores|P[12]|L1|N[12]|X[1-3]|U03"
+    r"A1|I([1-9]|1[0-2])|J([1-5]|1[0-2])|V[1-4]|K([1-9]|1[0-2])|D[1-9]|KI[1-9]|C([1-9]|10)|R1|cores|P[12]|L1|N[12]|X[1-3]|U03"
 )
 
 # ------------------------------------------------------------------------------------- the catalogue

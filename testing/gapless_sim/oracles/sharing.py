@@ -48,6 +48,29 @@ class J11Settled(Looker):
         if events.settled and not story.lapsed and story.row.durable:
             self.fail(f"{story.lane} sends {sent.place} again to {sent.key}, after it was answered to be settled")
 
+    def judging(self, story: Story, events: Events, sent: Sent) -> None:
+        """Notes who works on it, under a later delivery."""
+        later = (each for each in events.handed if each.number > sent.number and each.key != sent.key)
+        sent.rival = next(
+            (
+                each
+                for each in later
+                if each.consumer is not None
+                and each.consumer.holds(each.number)
+                and each.said is None
+                and not self._may_be_lost(story, each)
+            ),
+            None,
+        )
+
+    def judged(self, story: Story, sent: Sent) -> None:
+        """The verdict of somebody who had lost it takes no effect."""
+        if sent.rival is not None and not story.row.ended:
+            self.fail(
+                f"{story.lane} takes a verdict of {sent.key} on {sent.place} under {sent.number}, and"
+                f" {sent.rival.key} held it under {sent.rival.number}"
+            )
+
     def held(self, consumer: SharedConsumer, holding: Holding) -> None:
         """Nobody else works on it, and nobody was told that it is settled."""
         story = self._book.story(consumer)

@@ -69,6 +69,8 @@ class Sent:
     """In which life of the broker, …"""
     said_at: tuple[str, int] = ("", 0)
     """… and in which session."""
+    rival: Sent | None = None
+    """A later delivery that somebody worked on, and had not lost, when its broker received the verdict."""
     answered: bool = False
     """Whether its verdict was answered, and took effect."""
     holding: Holding | None = None
@@ -230,6 +232,8 @@ class SharingBook(Judge):
                     sent = story.numbers.get(number)
                     if sent is not None and sent.key == key:
                         sent.said, sent.said_in, sent.said_at = verdict.kind, boots, (broker, session)
+                        for looker in self.lookers:
+                            looker.judging(story, story.at(sent.place), sent)
                         if verdict.kind is Kind.ACKNOWLEDGE:
                             story.open.pop(sent.place, None)
         elif isinstance(message, Detach):
@@ -310,8 +314,8 @@ class SharingBook(Judge):
         boots, now = self.world.brokers[broker].boots, self.world.now
         sent = Sent(number, place, key, (broker, session), now, boots, careful, attempts, gap, extended_at=now)
         events = story.at(place)
-        for look in self.lookers:
-            look.sending(story, events, sent)
+        for looker in self.lookers:
+            looker.sending(story, events, sent)
         story.numbers[number] = sent
         events.sent.append(sent)
         if gap:
@@ -320,7 +324,7 @@ class SharingBook(Judge):
             story.open[place] = None
 
     lookers: tuple[Looker, ...] = ()
-    """Whoever looks at each delivery before it is noted."""
+    """Whoever looks at each delivery and verdict."""
 
     def _settled(self, story: Story, key: Key, message: Settled) -> None:
         settle = self._settles.get((key, message.number))
@@ -341,6 +345,8 @@ class SharingBook(Judge):
                 sent = story.numbers.get(number)
                 if sent is not None and number not in lost:
                     sent.answered = True
+                    for looker in self.lookers:
+                        looker.judged(story, sent)
                     if verdict.kind is Kind.ACKNOWLEDGE:
                         story.at(sent.place).settled = True
 
@@ -401,8 +407,13 @@ class SharingBook(Judge):
 
 
 class Looker(Judge):
-    """Looks at each delivery before it is noted."""
+    """Looks at each delivery before it is noted, and at each verdict."""
 
     def sending(self, story: Story, events: Events, sent: Sent) -> None:
         """Something is about to be sent."""
-        raise NotImplementedError
+
+    def judging(self, story: Story, events: Events, sent: Sent) -> None:
+        """A broker receives a verdict."""
+
+    def judged(self, story: Story, sent: Sent) -> None:
+        """It has answered that it took effect."""

@@ -22,6 +22,7 @@ from sim.switches import (
     release,
     rights,
     roaming,
+    sharing,
     storage,
     subscribing,
     taking_over,
@@ -82,12 +83,13 @@ SWITCHES: tuple[Switch, ...] = (
     *ordering.ORDERING,
     *transforms.TRANSFORMS,
     *transactions.TRANSACTIONS,
+    *sharing.SHARING,
     *kafka.KAFKA,
 )
 
 TRAPS: tuple[str, ...] = (
     *(f"T{number}" for number in range(1, 64)),
-    *(f"TS{number}" for number in range(1, 15)),
+    *(f"TS{number}" for number in (*range(1, 18), *range(22, 30))),
     *(f"TK{number}" for number in range(1, 25)),
     "U03",
 )
@@ -190,6 +192,7 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T38": "the hierarchy router is not there yet",
     "TS14": "claims come from one home, which counts them, and a later one ends an earlier one that is on its way, so"
     " none comes late. The pubend refuses such a one all the same, which its unit tests see to",
+    "TS23": "no promise breaks: what was retried waits for a consumer that holds nothing, or few go on meanwhile",
     "before S4 mode": _SHARDED,
     "notices of what is not pushed": "no promise breaks: an SHB asks at once for what is on its way, and whoever was"
     " asked may answer; it costs a want and a copy",

@@ -66,7 +66,7 @@ CONSUMING = (
         (
             Edit(f"{_SUBSCRIPTION}.on_subscribed", "    self._grant()", "    pass"),
             Edit(
-                f"{_SUBSCRIPTION}.on_session",
+                f"{_SUBSCRIPTION}._renew_credit",
                 "self._credit_events = max(0, self.wanted.window_events - self._buffered_events)",
                 "self._credit_events = 0 if self._buffered_events else self.wanted.window_events",
             ),
