@@ -48,6 +48,14 @@ class J11Settled(Looker):
         if events.settled and not story.lapsed and story.row.durable:
             self.fail(f"{story.lane} sends {sent.place} again to {sent.key}, after it was answered to be settled")
 
+    def losing(self, story: Story, sent: Sent) -> None:
+        """Who works on something keeps it until its hold is over, or it was away for too long."""
+        consumer = sent.consumer
+        if consumer is None or sent.said is not None or story.row.ended or not consumer.holds(sent.number):
+            return
+        if not self._may_be_lost(story, sent):
+            self.fail(f"{story.lane} takes {sent.place} from {sent.key}, which holds it under {sent.number}")
+
     def judging(self, story: Story, events: Events, sent: Sent) -> None:
         """Notes who works on it, under a later delivery."""
         later = (each for each in events.handed if each.number > sent.number and each.key != sent.key)
@@ -299,8 +307,10 @@ class J10Windows(Judge):
     def checkpoint(self) -> None:
         """Looks at all of them."""
         for story in self._book.stories.values():
-            if len(story.open) > story.row.window + story.gaps and not story.row.ended:
-                self.fail(f"{story.lane} has given out {len(story.open)} events, and has room for {story.row.window}")
+            most = story.row.window + story.gaps
+            given = sum(not is_expired(self.model, story.at(place)) for place in story.open)
+            if given > most and not story.row.ended:
+                self.fail(f"{story.lane} has given out {given} events, and has room for {story.row.window}")
             key = story.broker, story.sid
             chunks, rosters = len(self._chunks.get(key, ())), len(self._rosters.get(key, ()))
             if chunks > story.row.window:

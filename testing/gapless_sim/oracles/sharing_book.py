@@ -286,6 +286,8 @@ class SharingBook(Judge):
             for holds in message.holds:
                 for number in holds.numbers:
                     if number in story.numbers:
+                        for looker in self.lookers:
+                            looker.losing(story, story.numbers[number])
                         story.numbers[number].lost = True
         else:
             self._settled(story, key, message)
@@ -411,6 +413,9 @@ class Looker(Judge):
 
     def sending(self, story: Story, events: Events, sent: Sent) -> None:
         """Something is about to be sent."""
+
+    def losing(self, story: Story, sent: Sent) -> None:
+        """A consumer is told that it holds something no more."""
 
     def judging(self, story: Story, events: Events, sent: Sent) -> None:
         """A broker receives a verdict."""

@@ -24,7 +24,7 @@ from gapless_sim.workloads.churn_application import SecondProcess
 from gapless_sim.workloads.filters import EVERYTHING, draw_terms
 from gapless_sim.world.consumer import Consumer, Row
 from gapless_sim.world.options import MILLISECOND, SECOND
-from gapless_sim.world.producer import Publication
+from gapless_sim.world.producer import Publication, key_of
 from gapless_sim.world.sharing import Habits, Holding, Outcome, SharedConsumer, SharedRow
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ SOMETIMES = (
     "sharing.died with its broker",
     "sharing.broker crashed",
     "sharing.broker was killed",
+    "sharing.poison",
     "sharing.link broke",
     "sharing.link broke with something in hand",
     "sharing.stood still",
@@ -67,6 +68,10 @@ SOMETIMES = (
 
 WINDOWS = (4_096, 1, 2, 5, 20)
 PROCESSES_MOST = 4
+POISON = 17
+"""One event in so many kills the process that is handed it, …"""
+POISON_MOST = 3
+"""… so many times at most."""
 LETTERS = "bcdef"
 
 
@@ -308,12 +313,25 @@ class Sharing(Applications[SharingApplication]):
             end = application.die if draws.chance(0.4) else application.crash
             world.after(draws.draw(20) * MILLISECOND, client.name, "dies", end, client, life=client.life)
             return
+        if self._is_poison(handed):
+            world.sometimes("sharing.poison")
+            world.after(draws.draw(3) * MILLISECOND, client.name, "dies", self._of(client).crash, client)
+            return
+        if what == 2:
+            crash = self._of(client).crash_broker
+            world.after(draws.draw(10) * MILLISECOND, client.name, "crash of its broker", crash)
         if what == 1:
             application = self._of(client)
             world.after(draws.draw(20) * MILLISECOND, client.name, "cut", application.break_link, client)
         groups = [handed] if draws.chance(0.5) else [[each] for each in handed]
         for group in groups:
             self._work(consumer, group)
+
+    def _is_poison(self, handed: list[Holding]) -> bool:
+        """Whether a process dies of one of these: it does not for ever."""
+        return any(
+            each.count <= POISON_MOST and each.gap is None and key_of(each.body) % POISON == 0 for each in handed
+        )
 
     def _work(self, consumer: SharedConsumer, group: list[Holding]) -> None:
         draws, world, client = self.draws, self.world, consumer.client

@@ -121,24 +121,6 @@ SHARING = (
         _LOCAL,
     ),
     Switch(
-        "released_before_settled",
-        ("TS17",),
-        "The position follows the floor before that is durable.",
-        (
-            Edit(
-                f"{_SHARED}.pass_silence",
-                "position = stream.positions[sid]\n",
-                "position = stream.positions[sid]\n"
-                "        if self.windows[pubend].floor > position.acked:\n"
-                "            stream.acknowledge(sid, self.windows[pubend].floor, self.windows[pubend].floor)\n",
-            ),
-        ),
-        ("J11",),
-        "Progress is reported while a settlement is on its way to the disk.",
-        "sharing",
-        _LOCAL,
-    ),
-    Switch(
         "repeated_settlement_is_judged_anew",
         ("TS22",),
         "A settlement that is repeated is judged as if it came for the first time.",
