@@ -185,7 +185,21 @@ class SharedSubscription:
         window = self.windows[pubend]
         if window.absent and self._host.streams[pubend].served_upto(self.record.sid) < window.recalled_upto:
             return False
-        return not self.room.events(pubend)
+        return not self._is_awaited(pubend) and not self.room.events(pubend)
+
+    def _is_awaited(self, pubend: PubendId) -> bool:
+        """Whether somebody goes on with an event of an earlier life that is not read again yet: it had room then.
+
+        What its consumer says of others waits behind what it says of that, and they may have taken all room.
+        """
+        for member in self.members.values():
+            if any(named[0] == pubend and self._is_to_come(*named) for named in member.resumes):
+                return True
+            for request in member.waiting:
+                held = [request.holds] if isinstance(request, Take) else [each.holds for each in request.verdicts]
+                if any(holds.pubend == pubend and self._are_to_come(holds) for holds in held):
+                    return True
+        return False
 
     def put(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
         """Takes as many events as there is room for, one at least. Returns the rest, or None."""
@@ -649,7 +663,8 @@ class SharedSubscription:
             run.holder.channel.counts.live += run.count
             if run.until:
                 self._deadlines.set_earlier(Timer.HOLDS, run.until)
-        for pubend in self.room.take_freed():
+        awaited = [pubend for pubend in self.room.refused if self._is_awaited(pubend)]
+        for pubend in dict.fromkeys((*awaited, *self.room.take_freed())):
             self._host.streams[pubend].scheduler.step(sid, now, wall)
         if self._writes or self.ceiling.is_wanted:
             self._write(wall)
