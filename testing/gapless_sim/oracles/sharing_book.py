@@ -166,8 +166,9 @@ class SharingBook(Judge):
         self._asked: dict[tuple[str, int, int], Key] = {}
         self._of: dict[Key, Story] = {}
         self._pubends: dict[tuple[str, int, int], PubendId] = {}
-        self._settles: dict[tuple[Key, int], Settle] = {}
-        self._answers: dict[tuple[Key, int], tuple[frozenset[int], bool]] = {}
+        self._settles: dict[tuple[str, int, int], Settle] = {}
+        """By the process, the row and the number: they are counted over all consumers of a name in a process."""
+        self._answers: dict[tuple[str, int, int], frozenset[int]] = {}
         self._left: dict[tuple[str, int], None] = {}
         model.listeners.append(self._logged)
 
@@ -226,7 +227,7 @@ class SharingBook(Judge):
         story = self._of[key]
         boots = self.world.brokers[broker].boots
         if isinstance(message, Settle):
-            self._settles.setdefault((key, message.number), message)
+            self._settles.setdefault((key[0], story.row.number, message.number), message)
             for verdict in message.verdicts:
                 for number in verdict.holds.numbers:
                     sent = story.numbers.get(number)
@@ -329,19 +330,20 @@ class SharingBook(Judge):
     """Whoever looks at each delivery and verdict."""
 
     def _settled(self, story: Story, key: Key, message: Settled) -> None:
-        settle = self._settles.get((key, message.number))
+        named = key[0], story.row.number, message.number
+        settle = self._settles.get(named)
         if settle is None:
             return
         lost = frozenset(number for holds in message.lost for number in holds.numbers)
-        former = self._answers.get((key, message.number))
+        former = self._answers.get(named)
         if message.uncertain:
             return
-        if former is not None and former[0] != lost:
+        if former is not None and former != lost:
             self.fail(
                 f"{story.lane} answers settlement {message.number} of {key} with {sorted(lost)} lost, and had answered"
-                f" it with {sorted(former[0])} lost"
+                f" it with {sorted(former)} lost"
             )
-        self._answers[key, message.number] = lost, False
+        self._answers[named] = lost
         for verdict in settle.verdicts:
             for number in verdict.holds.numbers:
                 sent = story.numbers.get(number)
