@@ -185,7 +185,10 @@ class SharedSubscription:
 
     def is_full(self, pubend: PubendId) -> bool:
         """Whether a pubend has to wait until events are settled. What was not settled before never has to."""
-        return not self.windows[pubend].absent and not self.room.events(pubend)
+        window = self.windows[pubend]
+        if window.absent and self._host.streams[pubend].served_upto(self.record.sid) < window.recalled_upto:
+            return False
+        return not self.room.events(pubend)
 
     def put(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
         """Takes as many events as there is room for, one at least. Returns the rest, or None."""
