@@ -138,6 +138,8 @@ class SharedSubscription:
         self.room = Room(record.shared.window, self.windows)
         self._dispatch = Dispatch(self.members, self.windows, self.ceiling, self._changed)
         self._answers = Answers()
+        self._recalled: dict[PubendId, None] = {}
+        """The pubends of which something has to be read, whether there is room or not."""
         self._writes = False
         """Whether the turn has to end with a write."""
         self._deadlines: Deadlines[Away | Delayed | Timer] = Deadlines()
@@ -186,7 +188,8 @@ class SharedSubscription:
     def is_full(self, pubend: PubendId) -> bool:
         """Whether a pubend has to wait until events are settled. What was not settled before never has to."""
         window = self.windows[pubend]
-        if window.absent and self._host.streams[pubend].served_upto(self.record.sid) < window.recalled_upto:
+        recalled_upto = max(window.awaited_upto, window.recalled_upto if window.absent else 0)
+        if recalled_upto and self._host.streams[pubend].served_upto(self.record.sid) < recalled_upto:
             return False
         return not self.room.events(pubend)
 
@@ -330,6 +333,7 @@ class SharedSubscription:
                 named.add(number)
                 if self._is_to_come(each.pubend, tick, number):
                     member.resumes.append((each.pubend, tick, number))
+                    self._await(each)
                     continue
                 found = None if window is None else window.find(tick)
                 if window is None or found is None or self._holds(member, window, *found, number) is not None:
@@ -454,6 +458,7 @@ class SharedSubscription:
         if self._is_too_much(member, [holds]):
             return
         if member.waiting or self._are_to_come(holds):
+            self._await(holds)
             member.waiting.append(request)
             return
         lost: list[int] = []
@@ -477,6 +482,8 @@ class SharedSubscription:
         if self._is_too_much(member, [verdict.holds for verdict in request.verdicts]):
             return
         if member.waiting or any(self._are_to_come(verdict.holds) for verdict in request.verdicts):
+            for verdict in request.verdicts:
+                self._await(verdict.holds)
             member.waiting.append(request)
             return
         repeated = self.roster.repeated(member.instance, number)
@@ -494,6 +501,17 @@ class SharedSubscription:
             self._say(member, Settled(sid, number, uncertain=True))
         else:
             self._say(member, Settled(sid, number, named))
+
+    def _await(self, holds: Holds) -> None:
+        """What somebody names, and is not read again yet, is read whether there is room or not: it was there before.
+
+        Else it would wait for ever, where what took its room waits behind it.
+        """
+        if self._are_to_come(holds):
+            window = self.windows[holds.pubend]
+            window.awaited_upto = max(window.awaited_upto, min(holds.ticks[-1], window.doubted_upto))
+            self._recalled[holds.pubend] = None
+            self.touch()
 
     def _is_too_much(self, member: Member, named: Iterable[Holds]) -> bool:
         """Whether somebody names more events than anybody can hold, or goes on although nothing is answered.
@@ -665,7 +683,8 @@ class SharedSubscription:
             run.holder.channel.counts.live += run.count
             if run.until:
                 self._deadlines.set_earlier(Timer.HOLDS, run.until)
-        for pubend in self.room.take_freed():
+        recalled, self._recalled = self._recalled, {}
+        for pubend in {**recalled, **dict.fromkeys(self.room.take_freed())}:
             self._host.streams[pubend].scheduler.step(sid, now, wall)
         if self._writes or self.ceiling.is_wanted:
             self._write(wall)
