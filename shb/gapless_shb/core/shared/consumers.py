@@ -507,9 +507,9 @@ class SharedSubscription:
 
         Else it would wait for ever, where what took its room waits behind it.
         """
-        if self._are_to_come(holds):
-            window = self.windows[holds.pubend]
-            window.awaited_upto = max(window.awaited_upto, min(holds.ticks[-1], window.doubted_upto))
+        window = self.windows.get(holds.pubend)
+        if window is not None and self._are_to_come(holds) and holds.ticks[-1] > window.awaited_upto:
+            window.awaited_upto = holds.ticks[-1]
             self._recalled[holds.pubend] = None
             self.touch()
 
