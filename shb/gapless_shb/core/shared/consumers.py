@@ -41,6 +41,7 @@ from gapless.core.wire.messages import (
     Taken,
     Verdict,
 )
+from gapless.core.wire.messages.sharing import RUN_MAX
 from gapless_shb.core.catch_up.readers import BATCH, ReaderContext
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.shared.dispatch import Dispatch, Member
@@ -63,6 +64,8 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.segments import GapSegment
 
 _MILLISECOND = 1_000_000
+BEYOND: Final = 2
+"""Nobody holds so many times as many events as the window has: with many pubends it has a few more than it may."""
 HOLDS_AFTER: Final = 50_000_000
 """Holds are looked at again after so many nanoseconds at the earliest."""
 
@@ -135,6 +138,8 @@ class SharedSubscription:
         self.room = Room(record.shared.window, self.windows)
         self._dispatch = Dispatch(self.members, self.windows, self.ceiling, self._changed)
         self._answers = Answers()
+        self._recalled: dict[PubendId, None] = {}
+        """The pubends of which something has to be read, whether there is room or not."""
         self._writes = False
         """Whether the turn has to end with a write."""
         self._deadlines: Deadlines[Away | Delayed | Timer] = Deadlines()
@@ -183,23 +188,10 @@ class SharedSubscription:
     def is_full(self, pubend: PubendId) -> bool:
         """Whether a pubend has to wait until events are settled. What was not settled before never has to."""
         window = self.windows[pubend]
-        if window.absent and self._host.streams[pubend].served_upto(self.record.sid) < window.recalled_upto:
+        recalled_upto = max(window.awaited_upto, window.recalled_upto if window.absent else 0)
+        if recalled_upto and self._host.streams[pubend].served_upto(self.record.sid) < recalled_upto:
             return False
-        return not self._is_awaited(pubend) and not self.room.events(pubend)
-
-    def _is_awaited(self, pubend: PubendId) -> bool:
-        """Whether somebody goes on with an event of an earlier life that is not read again yet: it had room then.
-
-        What its consumer says of others waits behind what it says of that, and they may have taken all room.
-        """
-        for member in self.members.values():
-            if any(named[0] == pubend and self._is_to_come(*named) for named in member.resumes):
-                return True
-            for request in member.waiting:
-                held = [request.holds] if isinstance(request, Take) else [each.holds for each in request.verdicts]
-                if any(holds.pubend == pubend and self._are_to_come(holds) for holds in held):
-                    return True
-        return False
+        return not self.room.events(pubend)
 
     def put(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
         """Takes as many events as there is room for, one at least. Returns the rest, or None."""
@@ -341,6 +333,7 @@ class SharedSubscription:
                 named.add(number)
                 if self._is_to_come(each.pubend, tick, number):
                     member.resumes.append((each.pubend, tick, number))
+                    self._await(each)
                     continue
                 found = None if window is None else window.find(tick)
                 if window is None or found is None or self._holds(member, window, *found, number) is not None:
@@ -462,7 +455,10 @@ class SharedSubscription:
     def take(self, member: Member, request: Take) -> None:
         """Events are about to be handed out: one more attempt for each, and then they are (TS4, TS5)."""
         holds = request.holds
+        if self._is_too_much(member, [holds]):
+            return
         if member.waiting or self._are_to_come(holds):
+            self._await(holds)
             member.waiting.append(request)
             return
         lost: list[int] = []
@@ -483,7 +479,11 @@ class SharedSubscription:
     def settle(self, member: Member, request: Settle, now: int) -> None:
         """Takes the verdicts of a consumer, or says again what became of them."""
         sid, number = self.record.sid, request.number
+        if self._is_too_much(member, [verdict.holds for verdict in request.verdicts]):
+            return
         if member.waiting or any(self._are_to_come(verdict.holds) for verdict in request.verdicts):
+            for verdict in request.verdicts:
+                self._await(verdict.holds)
             member.waiting.append(request)
             return
         repeated = self.roster.repeated(member.instance, number)
@@ -501,6 +501,26 @@ class SharedSubscription:
             self._say(member, Settled(sid, number, uncertain=True))
         else:
             self._say(member, Settled(sid, number, named))
+
+    def _await(self, holds: Holds) -> None:
+        """What somebody names, and is not read again yet, is read whether there is room or not: it was there before.
+
+        Else it would wait for ever, where what took its room waits behind it.
+        """
+        window = self.windows.get(holds.pubend)
+        if window is not None and self._are_to_come(holds) and holds.ticks[-1] > window.awaited_upto:
+            window.awaited_upto = holds.ticks[-1]
+            self._recalled[holds.pubend] = None
+            self.touch()
+
+    def _is_too_much(self, member: Member, named: Iterable[Holds]) -> bool:
+        """Whether somebody names more events than anybody can hold, or goes on although nothing is answered.
+
+        No client does that, and nobody listens: what is lost is kept in the roster.
+        """
+        assert self.record.shared is not None
+        most = BEYOND * self.record.shared.window + RUN_MAX
+        return sum(len(each.ticks) for each in named) > most or len(member.waiting) > most
 
     def _are_to_come(self, holds: Holds) -> bool:
         return bool(holds.ticks) and self._is_to_come(holds.pubend, holds.ticks[-1], min(holds.numbers))
@@ -663,8 +683,8 @@ class SharedSubscription:
             run.holder.channel.counts.live += run.count
             if run.until:
                 self._deadlines.set_earlier(Timer.HOLDS, run.until)
-        awaited = [pubend for pubend in self.room.refused if self._is_awaited(pubend)]
-        for pubend in dict.fromkeys((*awaited, *self.room.take_freed())):
+        recalled, self._recalled = self._recalled, {}
+        for pubend in {**recalled, **dict.fromkeys(self.room.take_freed())}:
             self._host.streams[pubend].scheduler.step(sid, now, wall)
         if self._writes or self.ceiling.is_wanted:
             self._write(wall)

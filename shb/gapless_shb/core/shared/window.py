@@ -293,6 +293,8 @@ class Window:
         """How many of them are not here, and have to be fetched."""
         self.recalled_upto = 0
         """Up to here they are: what comes in above is new."""
+        self.awaited_upto = 0
+        """Up to here somebody has named events that were delivered in an earlier life, and are not read again yet."""
         self.held = 0
         self._chunks: list[Chunk] = []
         self._firsts: list[Tick] = []
