@@ -231,11 +231,20 @@ async def test_a_second_verdict_is_no_other(work: Work) -> None:
         with pytest.raises(gapless.HoldLostError):
             await jobs.retry(first)
 
-        await jobs.retry(second)
+        await jobs.retry([second, second])
         with pytest.raises(gapless.HoldLostError) as raised:
             await jobs.acknowledge([first, second])
         assert raised.value.events == (second,)
         assert len(work.broker.messages(m.Settle)) == 2
+
+
+async def test_a_call_may_name_something_twice(work: Work) -> None:
+    async with work.subscribe() as jobs:
+        work.network.log(b"a", b"b", b"c")
+        batch = await anext(jobs.batches())
+        await jobs.acknowledge([batch[0], batch[0], batch[2], batch, batch[1]])
+
+    assert len(work.broker.only.done) == 3
 
 
 async def test_what_is_lost_is_told_and_the_rest_counts(work: Work) -> None:
