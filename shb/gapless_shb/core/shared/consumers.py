@@ -41,6 +41,7 @@ from gapless.core.wire.messages import (
     Taken,
     Verdict,
 )
+from gapless.core.wire.messages.sharing import RUN_MAX
 from gapless_shb.core.catch_up.readers import BATCH, ReaderContext
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.shared.dispatch import Dispatch, Member
@@ -63,6 +64,8 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.segments import GapSegment
 
 _MILLISECOND = 1_000_000
+BEYOND: Final = 2
+"""Nobody holds so many times as many events as the window has: with many pubends it has a few more than it may."""
 HOLDS_AFTER: Final = 50_000_000
 """Holds are looked at again after so many nanoseconds at the earliest."""
 
@@ -182,7 +185,10 @@ class SharedSubscription:
 
     def is_full(self, pubend: PubendId) -> bool:
         """Whether a pubend has to wait until events are settled. What was not settled before never has to."""
-        return not self.windows[pubend].absent and not self.room.events(pubend)
+        window = self.windows[pubend]
+        if window.absent and self._host.streams[pubend].served_upto(self.record.sid) < window.recalled_upto:
+            return False
+        return not self.room.events(pubend)
 
     def put(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
         """Takes as many events as there is room for, one at least. Returns the rest, or None."""
@@ -445,6 +451,8 @@ class SharedSubscription:
     def take(self, member: Member, request: Take) -> None:
         """Events are about to be handed out: one more attempt for each, and then they are (TS4, TS5)."""
         holds = request.holds
+        if self._is_too_much(member, [holds]):
+            return
         if member.waiting or self._are_to_come(holds):
             member.waiting.append(request)
             return
@@ -466,6 +474,8 @@ class SharedSubscription:
     def settle(self, member: Member, request: Settle, now: int) -> None:
         """Takes the verdicts of a consumer, or says again what became of them."""
         sid, number = self.record.sid, request.number
+        if self._is_too_much(member, [verdict.holds for verdict in request.verdicts]):
+            return
         if member.waiting or any(self._are_to_come(verdict.holds) for verdict in request.verdicts):
             member.waiting.append(request)
             return
@@ -484,6 +494,15 @@ class SharedSubscription:
             self._say(member, Settled(sid, number, uncertain=True))
         else:
             self._say(member, Settled(sid, number, named))
+
+    def _is_too_much(self, member: Member, named: Iterable[Holds]) -> bool:
+        """Whether somebody names more events than anybody can hold, or goes on although nothing is answered.
+
+        No client does that, and nobody listens: what is lost is kept in the roster.
+        """
+        assert self.record.shared is not None
+        most = BEYOND * self.record.shared.window + RUN_MAX
+        return sum(len(each.ticks) for each in named) > most or len(member.waiting) > most
 
     def _are_to_come(self, holds: Holds) -> bool:
         return bool(holds.ticks) and self._is_to_come(holds.pubend, holds.ticks[-1], min(holds.numbers))

@@ -291,6 +291,8 @@ class Window:
         """How many bytes these have about."""
         self.absent = 0
         """How many of them are not here, and have to be fetched."""
+        self.recalled_upto = 0
+        """Up to here they are: what comes in above is new."""
         self.held = 0
         self._chunks: list[Chunk] = []
         self._firsts: list[Tick] = []
@@ -478,6 +480,7 @@ class Window:
         for chunk in self._chunks:
             chunk.pieces, chunk.gaps, chunk.have, chunk.size, chunk.sized = [], {}, 0, 0, 0
         self.absent, self.size, self.searched = self.count, 0, 0
+        self.recalled_upto = self.frontier
 
     # --------------------------------------------------------------------------------- what goes out
 
@@ -707,7 +710,7 @@ class Window:
             window._enqueue(chunk)
         window.newest = max(window.frontier, window._chunks[-1].ticks[-1]) if window._chunks else window.frontier
         window._raise_floor()  # a row may have gone farther than the last event, where nothing is left
-        window.absent = window.count
+        window.absent, window.recalled_upto = window.count, window.frontier
         return window
 
 

@@ -758,6 +758,19 @@ def test_nothing_is_delivered_before_who_gets_it_stands_in_the_roster() -> None:
     assert not one.deliveries
 
 
+def test_nobody_listens_to_who_names_more_than_anybody_can_hold() -> None:
+    rig = SharingRig()
+    one = rig.come("one", sharing={"window": 10})
+    many = Holds(PUBEND, tuple(range(1000)), tuple(range(1000)))
+
+    rig.feed(Settle(one.answer.sid, 1, (Verdict(Kind.ACKNOWLEDGE, many),)), one.session)
+    rig.feed(Take(one.answer.sid, many), one.session)
+    rig.settle_down()
+
+    assert not one.settled()
+    assert not rig.got(one.session, m.Taken)
+
+
 _SHARED = "gapless_shb.core.shared.consumers:SharedSubscription"
 BROKEN: dict[str, tuple[Change, Callable[[], None]]] = {
     "TS5: who is sent an event has attempted it": (
