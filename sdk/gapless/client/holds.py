@@ -7,8 +7,9 @@ retried: nobody else can settle it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import ref
 
 from gapless.client.batches import Events, no_event
@@ -105,12 +106,12 @@ class Verdicts:
         self.uncertain = False
         self._items: dict[int, HeldEvent | HeldGap | HeldBatch] = {}
 
-    def add(self, item: HeldEvent | HeldGap | HeldBatch, numbers: Sequence[int]) -> Sequence[int]:
+    def add(self, held: Held) -> Sequence[int]:
         """The call says something of these deliveries. Returns those of which it had not said anything."""
-        if not self._items.keys().isdisjoint(numbers):
-            numbers = [number for number in numbers if number not in self._items]
-        self._items.update(dict.fromkeys(numbers, item))
-        return numbers
+        said, numbers = self._items, dict.fromkeys(held.numbers)
+        fresh = list(numbers) if said.keys().isdisjoint(numbers) else [each for each in numbers if each not in said]
+        said.update(zip(held.numbers, held.items))  # noqa: B905 - a batch is repeated without an end
+        return fresh
 
     def lose(self, number: int) -> None:
         """This was not held any more, so nothing that is said of it counts."""
@@ -166,25 +167,47 @@ def id_of(item: HeldEvent | HeldGap) -> str:
     return item.message_id if isinstance(item, HeldEvent) else f"the gap at {item.pubend}:{item.end}"
 
 
-def held_in(items: Any, owner: object) -> Iterator[tuple[HeldEvent | HeldGap | HeldBatch, Sequence[int]]]:
-    """Yields what is to be settled, with its delivery numbers.
+class Held(NamedTuple):
+    """Something that is to be settled, of what was handed out together."""
+
+    hold: Hold
+    numbers: Sequence[int]
+    """The delivery numbers."""
+    items: Iterable[HeldEvent | HeldGap | HeldBatch]
+    """What each of them is of, in the same order."""
+
+
+def held_in(items: Any, owner: object) -> list[Held]:
+    """Returns what is to be settled.
 
     Raises SubscriptionError if something of it was never handed out by the owner, in this process.
     """
-    if isinstance(items, (HeldEvent, HeldGap)):
-        numbers: Sequence[int] = (items.delivery_number,)
-    elif isinstance(items, HeldBatch):
-        numbers = items.numbers
-    elif isinstance(items, (Event, Gap)) or not isinstance(items, Iterable):
+    if isinstance(items, (HeldEvent, HeldGap, HeldBatch)):
+        return [_held(items, owner)]
+    if isinstance(items, (Event, Gap)) or not isinstance(items, Iterable):
         raise SubscriptionError(
             f"only what a shared subscription has handed out in this process is settled, and no {type(items).__name__}"
         )
-    else:
-        for item in items:
-            if isinstance(item, Iterable) and not isinstance(item, (HeldBatch, Event)):
-                raise SubscriptionError(f"events, gaps and batches are settled, and no {type(item).__name__} of them")
-            yield from held_in(item, owner)
-        return
-    if items.hold is None or items.hold.owner is not owner:
+    found: list[Held] = []
+    hold, numbers, together = None, [], []
+    for item in items:
+        if type(item) is HeldEvent and item.hold is hold is not None:  # of one batch with those before
+            numbers.append(item.delivery_number)
+            together.append(item)
+        elif isinstance(item, (HeldEvent, HeldGap, HeldBatch)):
+            found.append(_held(item, owner))
+            hold = None
+            if not isinstance(item, HeldBatch):
+                hold, numbers, together = item.hold, [item.delivery_number], [item]
+                found[-1] = Held(hold, numbers, together)
+        else:
+            raise SubscriptionError(f"events, gaps and batches are settled, and no {type(item).__name__} of them")
+    return found
+
+
+def _held(item: HeldEvent | HeldGap | HeldBatch, owner: object) -> Held:
+    if item.hold is None or item.hold.owner is not owner:
         raise SubscriptionError("an event is settled by the subscription that has handed it out")
-    yield items, numbers
+    if isinstance(item, HeldBatch):
+        return Held(item.hold, item.numbers, repeat(item))
+    return Held(item.hold, (item.delivery_number,), (item,))

@@ -148,8 +148,8 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         self._check_alive()
         call = Verdicts(self._driver.loop.create_future())
         numbers: list[int] = []
-        for item, held in held_in(items, self):
-            numbers += call.add(item, held)
+        for held in held_in(items, self):
+            numbers += call.add(held)
         for number in self._driver.core.extend(self._number, numbers, self._driver.now()):
             call.lost[number] = None
         self._driver.touch()
@@ -220,12 +220,12 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         driver = self._driver
         call = Verdicts(driver.loop.create_future())
         fresh: list[tuple[Hold, Sequence[int]]] = []
-        for item, held in held_in(items, self):
-            said, numbers = item.hold.said, call.add(item, held)
+        for held in held_in(items, self):
+            said, numbers = held.hold.said, call.add(held)
             if not said:
-                fresh.append((item.hold, numbers))
+                fresh.append((held.hold, numbers))
                 continue
-            fresh.append((item.hold, [number for number in numbers if number not in said]))
+            fresh.append((held.hold, [number for number in numbers if number not in said]))
             for number in numbers:
                 before = said.get(number)
                 if before == UNCERTAIN:
@@ -465,7 +465,7 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
 
     def _give_back_returned(self) -> None:
         """What was handed out to nobody is as it was before it was delivered."""
-        numbers = [number for item in self._returned for _, held in held_in(item, self) for number in held]
+        numbers = [number for held in held_in(self._returned, self) for number in held.numbers]
         self._returned.clear()
         if numbers and self._core is not None:
             self._driver.core.settle(self._number, Kind.RELEASE, numbers, self._driver.now())

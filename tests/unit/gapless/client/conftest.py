@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+import gapless
 from gapless import plugins
 from unit.gapless.client.fake_network import FakeNetwork
+from unit.gapless.client.shared_work import Work
+from unit.gapless.client.sharing_broker import SharingBroker
 
 ADDRESS = "gapless+fake://here"
 
@@ -43,3 +46,22 @@ async def until(holds: Callable[[], object]) -> None:
     """Waits until something holds: how long that takes is the machine's affair."""
     while not holds():  # noqa: ASYNC110 - nothing tells
         await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def broker(network: FakeNetwork) -> SharingBroker:
+    """The broker of `network`, which has shared subscriptions."""
+    broker = network.broker = SharingBroker()
+    return broker
+
+
+@pytest.fixture
+async def work(network: FakeNetwork, broker: SharingBroker) -> AsyncIterator[Work]:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        yield Work(network, connection, session)
+
+
+@pytest.fixture
+async def automatic(network: FakeNetwork, broker: SharingBroker) -> AsyncIterator[Work]:
+    async with gapless.connect(ADDRESS) as connection, connection.session(gapless.AckMode.AUTO) as session:
+        yield Work(network, connection, session)

@@ -3,79 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import logging
-import pickle
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 import gapless
-from gapless.client.holds import HeldBatch
 from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS, die, until
 from unit.gapless.client.fake_broker import PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
+from unit.gapless.client.shared_work import Work, is_waiting, turns
 from unit.gapless.client.sharing_broker import SharingBroker
 
 Jobs = gapless.SharedSubscription[Any, Any]
-
-
-@pytest.fixture
-def broker(network: FakeNetwork) -> SharingBroker:
-    """The broker of `network`, which has shared subscriptions."""
-    broker = network.broker = SharingBroker()
-    return broker
-
-
-class Work:
-    """An application with workers, and its broker."""
-
-    def __init__(self, network: FakeNetwork, connection: gapless.Connection, session: gapless.Session) -> None:
-        self.network = network
-        self.connection = connection
-        self.session = session
-
-    @property
-    def broker(self) -> SharingBroker:
-        assert isinstance(self.network.broker, SharingBroker)
-        return self.network.broker
-
-    def subscribe(self, **options: Any) -> Any:
-        return self.session.subscribe("t", name="workers", shared=True, **options)
-
-    def do(self, act: Callable[[], object]) -> None:
-        """The broker does something, and says so."""
-        act()
-        self.network.settle()
-
-
-@pytest.fixture
-async def work(network: FakeNetwork, broker: SharingBroker) -> AsyncIterator[Work]:
-    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
-        yield Work(network, connection, session)
-
-
-@pytest.fixture
-async def automatic(network: FakeNetwork, broker: SharingBroker) -> AsyncIterator[Work]:
-    async with gapless.connect(ADDRESS) as connection, connection.session(gapless.AckMode.AUTO) as session:
-        yield Work(network, connection, session)
-
-
-async def turns(count: int = 20) -> None:
-    """Lets everything that is ready happen."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def is_waiting(call: Any) -> asyncio.Task[Any]:
-    """A task that has begun, and waits."""
-    task: asyncio.Task[Any] = asyncio.ensure_future(call)
-    await turns()
-    assert not task.done()
-    return task
 
 
 async def test_events_are_acknowledged_one_by_one_durably(work: Work) -> None:
@@ -231,11 +171,20 @@ async def test_a_second_verdict_is_no_other(work: Work) -> None:
         with pytest.raises(gapless.HoldLostError):
             await jobs.retry(first)
 
-        await jobs.retry(second)
+        await jobs.retry([second, second])
         with pytest.raises(gapless.HoldLostError) as raised:
             await jobs.acknowledge([first, second])
         assert raised.value.events == (second,)
         assert len(work.broker.messages(m.Settle)) == 2
+
+
+async def test_a_call_may_name_something_twice(work: Work) -> None:
+    async with work.subscribe() as jobs:
+        work.network.log(b"a", b"b", b"c")
+        batch = await anext(jobs.batches())
+        await jobs.acknowledge([batch[0], batch[0], batch[2], batch, batch[1]])
+
+    assert len(work.broker.only.done) == 3
 
 
 async def test_what_is_lost_is_told_and_the_rest_counts(work: Work) -> None:
@@ -542,237 +491,6 @@ async def test_what_may_have_been_handed_out_is_gathered_too(work: Work) -> None
         await jobs.acknowledge(batch)
 
 
-# Ack modes.
-
-
-async def test_auto_settles_an_event_when_that_iterator_asks_for_its_next(automatic: Work) -> None:
-    async with automatic.subscribe() as jobs:
-        automatic.network.log(b"a", b"b", b"c", b"d")
-        first, second = aiter(jobs), aiter(jobs)
-        bodies = [(await anext(first)).body, (await anext(second)).body, (await anext(first)).body]
-        await until(lambda: automatic.broker.only.done)
-
-        assert bodies == [b"a", b"b", b"c"]
-        assert len(automatic.broker.only.done) == 1
-        automatic.broker.slow = []
-        assert (await anext(second)).body == b"d", "it does not wait"
-        jobs.drain()
-        with pytest.raises(StopAsyncIteration):
-            await anext(second)
-        automatic.do(automatic.broker.hurry)
-    assert len(automatic.broker.only.done) == 3
-
-
-async def test_auto_settles_batches_too(automatic: Work) -> None:
-    async with automatic.subscribe() as jobs:
-        automatic.network.log(*(b"%d" % i for i in range(8)))
-        batches = jobs.batches(max_events=4)
-        for _ in range(2):
-            await anext(batches)
-        await until(lambda: len(automatic.broker.only.done) == 4)
-
-
-async def test_auto_gives_back_what_its_iterator_had_in_hand(automatic: Work, caplog: pytest.LogCaptureFixture) -> None:
-    async with automatic.subscribe() as jobs:
-        automatic.network.log(b"a")
-        with pytest.raises(ZeroDivisionError):
-            async for _ in jobs:
-                raise ZeroDivisionError
-        del _
-        await until(lambda: automatic.broker.messages(m.Settle))
-
-    assert "it is retried" in caplog.text
-    assert automatic.broker.only.done == []
-
-
-async def test_auto_tells_the_log_what_was_lost(automatic: Work, caplog: pytest.LogCaptureFixture) -> None:
-    async with automatic.subscribe() as jobs:
-        automatic.network.log(b"a", b"b")
-        worker = aiter(jobs)
-        event = await anext(worker)
-        automatic.do(lambda: automatic.broker.lose_holds(event.delivery_number))
-        await anext(worker)
-
-    assert f"{event.message_id} is not held any more" in caplog.text
-
-
-@pytest.mark.parametrize("mode", [gapless.AckMode.CLIENT, gapless.AckMode.DUPS_OK])
-async def test_other_modes_are_refused(network: FakeNetwork, broker: SharingBroker, mode: gapless.AckMode) -> None:
-    async with gapless.connect(ADDRESS) as connection, connection.session(mode) as session:
-        with pytest.raises(gapless.ConfigurationError, match="event by event"):
-            _ = session.subscribe("t", name="workers", shared=True)
-
-    assert not broker.messages(m.Subscribe)
-
-
-# Gaps.
-
-
-async def test_a_gap_is_handed_out_and_settled_like_an_event(work: Work) -> None:
-    async with work.subscribe(on_gap="deliver") as jobs:
-        [tick] = work.network.log(b"a")
-        work.do(lambda: work.broker.lose_events(tick + 5000))
-        worker = aiter(jobs)
-        event, gap = await anext(worker), await anext(worker)
-
-        assert isinstance(gap, gapless.Gap)
-        assert (gap.pubend, gap.start, gap.end, gap.reason) == (PUBEND, tick, tick + 5000, "released early")
-        await jobs.retry(gap)
-        again = await anext(jobs.batches())
-        assert isinstance(again, gapless.Gap)
-        await jobs.acknowledge([event, again])
-        assert work.broker.only.done == [tick, tick + 5000]
-        assert pickle.loads(pickle.dumps(again)) == gapless.Gap(PUBEND, tick, tick + 5000, "released early")
-
-
-@pytest.mark.parametrize("mode", [gapless.AckMode.TOKEN, gapless.AckMode.AUTO])
-async def test_a_gap_that_is_raised_is_settled_when_the_error_is_gone(
-    network: FakeNetwork, broker: SharingBroker, mode: gapless.AckMode, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with gapless.connect(ADDRESS) as connection, connection.session(mode) as session:
-        async with session.subscribe("t", name="workers", shared=True) as jobs:
-            broker.lose_events(broker.only.frontier[PUBEND] + 5000)
-            network.settle()
-            try:
-                await anext(aiter(jobs))
-            except gapless.GapError as error:
-                await turns()
-                assert broker.only.done == []
-                assert error.gap.reason == "released early"
-            await until(lambda: broker.only.done)
-    assert caplog.text == ""
-
-
-async def test_a_gap_that_is_raised_may_be_acknowledged(work: Work) -> None:
-    async with work.subscribe() as jobs:
-        work.do(lambda: work.broker.lose_events(work.broker.only.frontier[PUBEND] + 5000))
-        with pytest.raises(gapless.GapError) as raised:
-            await anext(jobs.batches())
-        await jobs.acknowledge(raised.value.gap)
-
-    assert len(work.broker.only.done) == 1
-
-
-async def test_another_is_told_of_a_gap_by_which_the_block_was_left(work: Work) -> None:
-    with pytest.raises(gapless.GapError):
-        async with work.subscribe() as jobs:
-            work.do(lambda: work.broker.lose_events(work.broker.only.frontier[PUBEND] + 5000))
-            await anext(aiter(jobs))
-    await until(lambda: not work.broker.held())
-
-    assert work.broker.only.done == []
-
-
-# What is not its own.
-
-
-async def test_only_what_it_has_handed_out_is_settled(work: Work) -> None:
-    async with gapless.connect(ADDRESS) as other, other.session() as session:
-        async with work.subscribe() as jobs, session.subscribe("t", name="others", shared=True) as others:
-            work.network.log(b"a")
-            mine, theirs = await anext(aiter(jobs)), await anext(aiter(others))
-            for wrong in (theirs, pickle.loads(pickle.dumps(mine)), gapless.Event.make("t"), 5, b"a", "a", [b"a"]):
-                with pytest.raises(gapless.SubscriptionError):
-                    await jobs.acknowledge(wrong)
-            with pytest.raises(gapless.SubscriptionError):
-                await jobs.acknowledge([mine, theirs])
-            await jobs.acknowledge([])
-            assert not work.broker.messages(m.Settle)
-            await jobs.acknowledge(mine)
-
-
-async def test_a_pickle_is_a_plain_event(work: Work) -> None:
-    async with work.subscribe() as jobs:
-        work.network.log(b"a", b"b", n=1)
-        batch = await anext(jobs.batches())
-        plain = pickle.loads(pickle.dumps(batch[0]))
-        assert type(plain) is gapless.Event
-        assert (plain.body, plain.properties, plain.tick, plain.pubend) == (b"a", {"n": 1}, batch[0].tick, PUBEND)
-        assert [type(each) for each in pickle.loads(pickle.dumps(batch))] == [gapless.Event, gapless.Event]
-        found: Any = batch[0]
-        match found:
-            case gapless.Event(topic, body, properties):
-                assert [topic, body, properties] == ["t", b"a", {"n": 1}]
-        assert isinstance(batch, HeldBatch)
-        assert copy.copy(batch[1]) == batch[1]
-        assert repr(batch) == f"<HeldBatch of 2 events of {PUBEND}>"
-        await jobs.acknowledge([copy.copy(batch[0]), batch[1]])
-
-
-@pytest.mark.parametrize("error", [gapless.HoldLostError, gapless.SettlementUncertainError])
-def test_the_errors_pickle(error: Any) -> None:
-    made = error("it is gone", (gapless.Event.make("t", b"a"),))
-    again = pickle.loads(pickle.dumps(made))
-
-    assert (type(again), str(again), again.events) == (error, "it is gone", made.events)
-
-
-# Options.
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no name": ({"name": None}, "needs a name"),
-    "a token": ({"start": gapless.CheckpointToken("net", {})}, "no position, so no token"),
-    "silence": ({"silence": True}, "silence=True: it has no position"),
-    "order": ({"order": "total"}, "order='total': its events go to many"),
-    "no_local": ({"no_local": True}, "no_local=True: whose events"),
-    "in_use": ({"in_use": "takeover"}, "in_use='takeover': many may consume"),
-    "no window": ({"window": 0}, "window is a number of events from 1 to 1,048,576"),
-    "a large window": ({"window": 1 << 21}, "window is"),
-    "half an event": ({"window": 1.5}, "window is"),
-    "a negative time": ({"hold_seconds": -1}, "hold_seconds is a number of seconds"),
-    "no time": ({"resume_seconds": None}, "resume_seconds is a number of seconds"),
-    "a long time": ({"resume_seconds": 1e10}, "resume_seconds is 4,398,046,511 seconds at most"),
-    "prefetch": ({"prefetch": 0}, "prefetch"),
-}
-
-
-@pytest.mark.parametrize(("options", "text"), REFUSED.values(), ids=REFUSED)
-async def test_what_a_shared_one_cannot_be_is_refused_at_once(work: Work, options: dict[str, Any], text: str) -> None:
-    with pytest.raises(gapless.ConfigurationError, match=text):
-        _ = work.session.subscribe("t", shared=True, **{"name": "workers", **options})
-
-    assert not work.broker.messages(m.Subscribe)
-
-
-@pytest.mark.parametrize("option", ["durable", "window", "hold_seconds", "resume_seconds"])
-async def test_its_options_are_of_no_other(work: Work, option: str) -> None:
-    options: dict[str, Any] = {option: 5}
-    with pytest.raises(gapless.ConfigurationError, match=f"{option} is an option of shared subscriptions"):
-        _ = work.session.subscribe("t", name="s", **options)
-
-
-async def test_its_options_go_to_the_broker(work: Work) -> None:
-    at = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    async with work.subscribe(
-        start=at, durable=False, window=10, selector="n > 1", prefetch=7, on_change="keep_position", order="pubend"
-    ) as jobs:
-        assert (jobs.name, jobs.topics, jobs.selector) == ("workers", ("t",), "n > 1")
-        assert repr(jobs) == "<SharedSubscription 'workers' to t>"
-        assert (jobs.was_there, jobs.is_over) == (False, False)
-    assert repr(jobs) == "<SharedSubscription 'workers' to t, over>"
-
-    [asked] = work.broker.messages(m.Subscribe)
-    assert asked.sharing == m.Sharing(window=10, durable=False)
-    assert (asked.selector, asked.credit_events, asked.on_change) == ("n > 1", 7, m.OnChange.KEEP_POSITION)
-    assert (asked.start, asked.start_wall) == (m.StartAt.TIME, 1_704_067_200_000)
-
-
-async def test_by_default_a_consumer_has_little_on_its_way(work: Work) -> None:
-    async with work.subscribe():
-        pass
-
-    [asked] = work.broker.messages(m.Subscribe)
-    assert asked.sharing == m.Sharing(window=4096, durable=True, hold_ms=0, resume_ms=5000)
-    assert asked.credit_events == 256
-
-
-async def test_an_older_broker_is_told_apart(work: Work) -> None:
-    work.broker.answers = ()
-    work.network.cut()
-    with pytest.raises(gapless.ConfigurationError, match="too old for shared subscriptions"):
-        await work.subscribe()
-
-
 async def test_it_is_removed_while_it_is_consumed(work: Work) -> None:
     async with work.subscribe() as jobs:
         work.network.log(b"a")
@@ -798,8 +516,3 @@ async def test_a_connection_of_another_loop_is_told(work: Work) -> None:
         asyncio.run(run())
 
     await asyncio.to_thread(elsewhere)
-
-
-@pytest.fixture(autouse=True)
-def _only_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -151,7 +150,6 @@ def test_a_thread_that_forgets_an_event_gives_it_back(work: Work, caplog: pytest
         work.log(b"a")
         event = jobs.receive()
         del event
-        gc.collect()
         again = jobs.receive(timeout=30)
         assert again.redelivered
         jobs.acknowledge(again)
