@@ -351,7 +351,7 @@ class Model(Oracle):
         self._note_remade(consumer, account, result.sid, begins, is_another=is_another)
         is_first = is_another or account.damaged
         if is_first:
-            account.begin(result.sid, self._creator_of(consumer).wanted, self.world.now)
+            account.begin(result.sid, self.creator_of(consumer).wanted, self.world.now)
             # The answer may be older than the disk: whoever reads it late has what is gone already.
             account.damaged = not self._received.has_given(account.broker, consumer.core.seal)
         # It may have lapsed while the answer was on its way.
@@ -359,7 +359,7 @@ class Model(Oracle):
         for pubend, tick in begins_of(consumer, begins).items():
             self._begin_on(consumer, account, pubend, tick, is_first=is_first)
 
-    def _creator_of(self, consumer: Consumer) -> Consumer:
+    def creator_of(self, consumer: Consumer) -> Consumer:
         """Who may have begun the creation that a consumer was answered with: one that asked with a token, if any.
 
         That one lost the name to a later consumer of its client before it ever had it. The creation went on.
