@@ -8,8 +8,9 @@ properties `traceparent` and `tracestate` (W3C Trace Context). A delivery of suc
         with gapless.tracing.process(event):
             ...
 
-Brokers have no part in it: the properties are as any others. Where OpenTelemetry is not installed (`gapless[otel]`), or
-the application does not use it, nothing of this happens, and a check of a module is all that it costs.
+For brokers the properties are as any others; a broker may make spans of its own work (`gapless.observe.spans`). Where
+OpenTelemetry is not installed (`gapless[otel]`), or the application does not use it, nothing of this happens, and a
+check of a module is all that it costs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gapless.core.stream.events import Event
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, Tracer
+    from opentelemetry.trace import Link, Span, SpanContext, Tracer
 
 MessageT = TypeVar("MessageT", bound=Struct)
 
@@ -113,6 +114,38 @@ def process(events: Event | Sequence[Event]) -> Iterator[Span | None]:
         yield span
 
 
+def destination(topic: str, count: int) -> dict[str, Any]:
+    """Attributes that say where events are sent, and how many, by the conventions of OpenTelemetry for messaging."""
+    attributes: dict[str, Any] = {"messaging.system": "gapless", "messaging.destination.name": topic}
+    if count != 1:
+        attributes["messaging.batch.message_count"] = count
+    return attributes
+
+
+def origins(all_properties: Iterable[Any]) -> list[SpanContext]:
+    """The spans that have sent events with these properties: of as many as there may be, each once."""
+    from opentelemetry.trace import get_current_span
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    propagator = TraceContextTextMapPropagator()
+    found: dict[tuple[str, ...], SpanContext] = {}
+    for properties in islice(all_properties, LINKS_MAX):
+        if not isinstance(properties, Mapping) or TRACEPARENT not in properties:
+            continue
+        carrier = {name: value for name in FIELDS if isinstance(value := properties.get(name), str)}
+        context = get_current_span(propagator.extract(carrier)).get_span_context()
+        if context.is_valid:
+            found.setdefault(tuple(carrier.values()), context)
+    return list(found.values())
+
+
+def below(context: SpanContext) -> Context:
+    """What a span is started in that has this one as its parent."""
+    from opentelemetry.trace import NonRecordingSpan, set_span_in_context
+
+    return set_span_in_context(NonRecordingSpan(context))
+
+
 def _tracer() -> Tracer:
     from opentelemetry import trace
 
@@ -121,12 +154,11 @@ def _tracer() -> Tracer:
 
 def _start(what: str, topic: str, attributes: dict[str, Any], links: list[Link], count: int) -> Span:
     """A span of a consumer. What a single event comes from is its parent, unless another span is active."""
-    from opentelemetry import trace
-    from opentelemetry.trace import NonRecordingSpan, SpanKind
+    from opentelemetry.trace import SpanKind
 
     parent: Context | None = None
     if count == 1 and links and not is_active():
-        parent = trace.set_span_in_context(NonRecordingSpan(links[0].context))
+        parent = below(links[0].context)
     return _tracer().start_span(_name(what, topic), parent, SpanKind.CONSUMER, attributes, links)
 
 
@@ -136,15 +168,8 @@ def _name(what: str, topic: str) -> str:
 
 def _attributes(what: str, topic: str, count: int) -> dict[str, Any]:
     """By the conventions of OpenTelemetry for messaging."""
-    attributes: dict[str, Any] = {
-        "messaging.system": "gapless",
-        "messaging.operation.name": what,
-        "messaging.operation.type": what,
-        "messaging.destination.name": topic,
-    }
-    if count != 1:
-        attributes["messaging.batch.message_count"] = count
-    return attributes
+    operation = {"messaging.operation.name": what, "messaging.operation.type": what}
+    return {**destination(topic, count), **operation}
 
 
 def _with_context(messages: Sequence[MessageT]) -> list[MessageT]:
@@ -164,17 +189,7 @@ def _with_context(messages: Sequence[MessageT]) -> list[MessageT]:
 
 
 def _links(all_properties: Iterable[Any]) -> list[Link]:
-    """Links to where events come from: of as many as there may be, each origin once."""
-    from opentelemetry.trace import Link, get_current_span
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    """Links to where events come from."""
+    from opentelemetry.trace import Link
 
-    propagator = TraceContextTextMapPropagator()
-    found: dict[tuple[str, ...], Link] = {}
-    for properties in islice(all_properties, LINKS_MAX):
-        if not isinstance(properties, Mapping) or TRACEPARENT not in properties:
-            continue
-        carrier = {name: value for name in FIELDS if isinstance(value := properties.get(name), str)}
-        context = get_current_span(propagator.extract(carrier)).get_span_context()
-        if context.is_valid:
-            found.setdefault(tuple(carrier.values()), Link(context))
-    return list(found.values())
+    return [Link(context) for context in origins(all_properties)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 import time
@@ -57,7 +58,9 @@ from gapless.node.assembly import (
 from gapless.node.gauges import SERVING
 from gapless.node.observing import Observing
 from gapless.node.shell import AsyncShell, Clock, boot_of_system, system_clock
+from gapless.observe.exporting import SpanExport
 from gapless.observe.health import Health, Phase
+from gapless.observe.spans import BrokerSpans
 from gapless.security.audit_file import AuditWriter, open_file
 from gapless.spi import Create
 
@@ -85,6 +88,8 @@ NEIGHBOURS_TIMEOUT = 3.0
 """Seconds that a node that starts waits at most until its neighbours know whether another process of it runs."""
 STOP_TIMEOUT = 5.0
 """Seconds that an orderly end waits for the disk, and for the clients."""
+SPANS_TIMEOUT = 2.0
+"""Seconds that it waits at most until spans that were made are sent."""
 
 
 class Node:
@@ -113,6 +118,8 @@ class Node:
         """Of all machines: why one ended, too."""
         self._health = Health(asyncio.get_running_loop(), self._lacks)
         self._observing: Observing | None = None
+        self._spans: SpanExport | None = None
+        """Of all machines."""
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -135,6 +142,9 @@ class Node:
         try:
             if loaded.observer is not None:
                 node._observing = await Observing.begin(loaded, node, node._health, clock)
+            if config.observe is not None and config.observe.traces:
+                with said_of(config, "observe"):
+                    node._spans = SpanExport.begin(os.environ, config.node.name)
             if config.create is not Create.NO:
                 await node._try_addresses()
             node._shell = await node._begin(config.create)
@@ -257,6 +267,8 @@ class Node:
             self._audit.close(STOP_TIMEOUT)
         if self._observing is not None:
             self._observing.end()
+        if self._spans is not None:
+            self._spans.end(SPANS_TIMEOUT)
 
     def reopen_audit(self) -> None:
         """The audit's file was moved away, or will be: the lines that follow go to a new one of its name."""
@@ -270,6 +282,8 @@ class Node:
             await loop.run_in_executor(None, self._audit.close, STOP_TIMEOUT)
         if self._observing is not None:
             await loop.run_in_executor(None, self._observing.end)
+        if self._spans is not None:
+            await loop.run_in_executor(None, self._spans.end, SPANS_TIMEOUT)
 
     async def wait(self) -> None:
         """Waits until the node has ended. Raises the error for which it gave up, if it did."""
@@ -294,6 +308,8 @@ class Node:
         log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
         if self._observing is not None:
             log.info("node %r tells its figures on %s", node.name, self.observe_url)
+        if self._spans is not None:
+            log.info("node %r makes spans of sampled batches", node.name)
 
     async def _try_addresses(self) -> None:
         """Binds all addresses for a moment: a node that cannot listen makes no volume. Raises ConfigurationError."""
@@ -354,6 +370,7 @@ class Node:
                 make_links=partial(make_links, self._loaded, identity),
                 transports=self._loaded.transports,
                 audit=self._audit,
+                spans=self._make_spans(),
             )
         except BaseException:
             volume.close()
@@ -370,6 +387,11 @@ class Node:
             assert self._failure is not None
             raise self._failure
         return shell
+
+    def _make_spans(self) -> BrokerSpans | None:
+        if self._spans is None:
+            return None
+        return BrokerSpans(self._spans.tracer, self._loaded.config.node.name, lambda: self._clock()[0])
 
     def _on_failed(self, shell: AsyncShell, error: BaseException) -> None:
         if shell is not self._shell:
