@@ -1,6 +1,6 @@
 """Traces across a broker, by OpenTelemetry's API: from the span that sends an event to those that process it.
 
-Where a span is active, `send` and `send_batch` make one that sends, whose context goes with each event as the
+Where a span is active, whatever sends makes one that sends, of each batch, whose context goes with each event as the
 properties `traceparent` and `tracestate` (W3C Trace Context). A delivery of such events makes a span that receives;
 `process` makes one for what the application does with them:
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -62,21 +62,64 @@ def carrying(message: MessageT) -> MessageT:
     return _with_context([message])[0] if is_active() else message
 
 
-@contextmanager
-def sending(messages: Sequence[MessageT], topic: str | None) -> Iterator[list[MessageT]]:
-    """Within, a span that sends these messages is active, if one was before. Yields the messages with its context."""
+def current() -> Context | None:
+    """The context of the active span, for work that goes on elsewhere; None: no span is active."""
     if not is_active():
+        return None
+    from opentelemetry.context import get_current
+
+    return get_current()
+
+
+@contextmanager
+def sending(
+    messages: Sequence[MessageT], topic: str | None, parent: Context | None = None, senders: Iterable[Context] = ()
+) -> Iterator[list[MessageT]]:
+    """Within, a span that sends these messages is active, if one was before. Yields the messages with its context.
+
+    `parent`: of this context instead of the active one. `senders`: where the messages come from; it is linked to those.
+    """
+    if not messages or (parent is None and not is_active()):
         yield list(messages)
         return
-    from opentelemetry.trace import SpanKind
+    from opentelemetry import trace
 
-    topic = topic or next((str(named) for each in messages if (named := getattr(each, "topic", None))), "")
-    attributes = _attributes("send", topic, len(messages))
-    links = _links(getattr(message, "properties", None) for message in messages)
-    with _tracer().start_as_current_span(
-        _name("send", topic), kind=SpanKind.PRODUCER, attributes=attributes, links=links
-    ):
+    with trace.use_span(_start_sending(messages, topic, parent, senders), end_on_exit=True):
         yield _with_context(messages)
+
+
+class Sending(Generic[MessageT]):
+    """Messages that nobody waits for here, and the span that sends them, if one was active; until they are answered."""
+
+    __slots__ = ("_span", "messages")
+
+    def __init__(self, messages: Sequence[MessageT], topic: str | None) -> None:
+        self.messages = messages
+        """With the context of the span."""
+        self._span: Span | None = None
+        if messages and is_active():
+            from opentelemetry import trace
+
+            self._span = _start_sending(messages, topic)
+            with trace.use_span(self._span):
+                self.messages = _with_context(messages)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether there is a span, which has to be ended."""
+        return self._span is not None
+
+    def end(self, error: BaseException | None = None) -> None:
+        """They are answered, or nobody will hear of it. Idempotent."""
+        span, self._span = self._span, None
+        if span is None:
+            return
+        if error is not None:
+            from opentelemetry.trace import Status, StatusCode
+
+            span.record_exception(error)
+            span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+        span.end()
 
 
 def received(events: Sequence[Event], subscription: str | None) -> None:
@@ -160,6 +203,23 @@ def _start(what: str, topic: str, attributes: dict[str, Any], links: list[Link],
     if count == 1 and links and not is_active():
         parent = below(links[0].context)
     return _tracer().start_span(_name(what, topic), parent, SpanKind.CONSUMER, attributes, links)
+
+
+def _start_sending(
+    messages: Sequence[Any], topic: str | None, parent: Context | None = None, senders: Iterable[Context] = ()
+) -> Span:
+    from opentelemetry.trace import Link, SpanKind, get_current_span
+
+    topic = topic or next((str(named) for each in messages if (named := getattr(each, "topic", None))), "")
+    links = _links(getattr(message, "properties", None) for message in messages)
+    known = {get_current_span(parent).get_span_context().span_id, *(link.context.span_id for link in links)}
+    for sender in senders:
+        context = get_current_span(sender).get_span_context()
+        if context.span_id not in known and len(links) < LINKS_MAX:
+            known.add(context.span_id)
+            links.append(Link(context))
+    attributes = _attributes("send", topic, len(messages))
+    return _tracer().start_span(_name("send", topic), parent, SpanKind.PRODUCER, attributes, links)
 
 
 def _name(what: str, topic: str) -> str:

@@ -270,13 +270,11 @@ def test_everything_of_a_turn_is_one_group_and_one_send_per_link(rig: Rig) -> No
 
 
 def test_what_is_traced_is_told_with_the_time_of_its_turn(rig: Rig) -> None:
-    matched = Matched(PUBEND, EMPTY, 3, 2)
-    rig.now += 5
-    rig.role.effects.append(matched)
+    rig.role.effects.append(Matched(PUBEND, EMPTY, 3, 2))
     rig.call_roles()
     rig.turn()
 
-    assert rig.traced == [(matched, rig.now)]
+    assert rig.traced == [(Matched(PUBEND, EMPTY, 3, 2), NOW)]
 
 
 async def test_a_turn_writes_first_then_sends_then_speaks_then_reads(rig: Rig) -> None:
