@@ -27,6 +27,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.server import HandlerFailedError, Suspects
@@ -67,6 +69,7 @@ from gapless.spi import Create
 if TYPE_CHECKING:
     from gapless.core.alarms import Note, RaisedAlarm
     from gapless.core.gauges import Gauge
+    from gapless.core.server.audit import AuditLine
     from gapless.node.config import NodeConfig
     from gapless.node.machine import Machine
     from gapless.spi import Link, LinkHandler, Listener
@@ -232,6 +235,16 @@ class Node:
         if self._shell is not None:
             self._shell.note(note)
 
+    @property
+    def audit_room(self) -> int | None:
+        """How many lines of the audit can be taken until whoever makes one has to wait; None: nobody writes one."""
+        return None if self._audit is None else self._audit.room
+
+    def audit(self, line: AuditLine) -> None:
+        """Has a line of the audit written, with the time of now; also while no machine serves."""
+        if self._audit is not None:
+            self._audit.write([structs.replace(line, wall=self._clock()[1])])
+
     async def dial(self, accept: Callable[[Link], LinkHandler]) -> Link:
         """A client's link to this node that stays in the process."""
         if self._internal is None:
@@ -278,10 +291,10 @@ class Node:
     async def _close_rest(self) -> None:
         """Closes what is of all machines."""
         loop = asyncio.get_running_loop()
+        if self._observing is not None:  # before the audit, as whoever looks makes a line there
+            await loop.run_in_executor(None, self._observing.end)
         if self._audit is not None:
             await loop.run_in_executor(None, self._audit.close, STOP_TIMEOUT)
-        if self._observing is not None:
-            await loop.run_in_executor(None, self._observing.end)
         if self._spans is not None:
             await loop.run_in_executor(None, self._spans.end, SPANS_TIMEOUT)
 
