@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -19,6 +20,7 @@ from gapless import Message, tracing
 from gapless.errors import ConfigurationError
 from gapless.node.config import make_config
 from gapless.node.node import Node
+from gapless.observe.exporting import ENDPOINTS
 from integration.broker_process import BrokerProcess, bounded, until
 from integration.networks_in_process import network_of
 from integration.nodes_in_process import running_node
@@ -183,6 +185,16 @@ async def test_a_collector_that_is_away_keeps_nobody_waiting(tmp_path: Path) -> 
             for _ in range(20):
                 await bounded(publisher.send(b"1"))
         assert await broker.stop() == 0
+
+
+async def test_a_broker_that_cannot_export_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    for name in ENDPOINTS:
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(ConfigurationError, match=r"^configuration: observe: traces: .* set OTEL_EXP"):
+        async with running_node(observe=TRACED):
+            pass
 
 
 @pytest.mark.parametrize("traces", [True, -0.1, 1.5, "many", float("nan")])

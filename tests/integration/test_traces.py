@@ -246,6 +246,23 @@ async def test_a_transform_carries_the_span_that_publishes(*, blocking: bool) ->
     assert (sent.end_time or 0) >= (process.start_time or 0)
 
 
+async def test_a_span_of_a_transform_ends_with_it_whatever_happens() -> None:
+    spans = Spans()
+    async with running_node() as node, gapless.connect(node.url) as connection, connection.session() as session:
+        await session.publisher("in").send_batch([Message(b"1"), Message(b"2")])
+        transform = await session.transform("in", to="out", name="work", start="earliest")
+        with spans.tracer.start_as_current_span("work"):
+            batch = await anext(transform)
+            with pytest.raises(gapless.InvalidMessageError):
+                await batch.publish([Message(bytes(1 << 20)) for _ in range(5)])
+            await batch.publish([Message(b"fits")])
+            transform.abandon()  # without its receipt
+
+    wrong, left = spans.of("send out")
+    errors = [(event.attributes or {})["exception.type"] for span in (wrong, left) for event in span.events]
+    assert errors == ["gapless.errors.InvalidMessageError", "gapless.errors.PublishUncertainError"]
+
+
 @pytest.mark.parametrize("where", ["send", "commit", "both"])
 async def test_a_transaction_makes_one_span_of_what_it_sends(where: str) -> None:
     spans = Spans()

@@ -35,12 +35,17 @@ class SpanExport:
 
     @classmethod
     def begin(cls, environment: Mapping[str, str], node: str) -> SpanExport:
-        """Exports from now on. Raises ConfigurationError as `check`."""
+        """Exports from now on. Raises ConfigurationError as `check`, and if it is not said where spans go."""
         exporter = check(environment)
         if exporter is None:
             from opentelemetry import trace
 
             return cls(trace.get_tracer_provider(), is_own=False)
+        if not any(environment.get(name) for name in ENDPOINTS):
+            raise ConfigurationError(
+                "traces: it is not said where spans go: set OTEL_EXPORTER_OTLP_ENDPOINT, for a collector on this"
+                " machine to http://127.0.0.1:4318, or start the broker by opentelemetry-instrument"
+            )
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -67,18 +72,16 @@ class SpanExport:
 
 
 def check(environment: Mapping[str, str]) -> str | None:
-    """Returns the module that exports; None: the process has a provider. Raises ConfigurationError without either."""
+    """Returns the module that exports; None: the process has a provider. Raises ConfigurationError without either.
+
+    Where spans go is not looked at: who asks may be another process than the broker.
+    """
     if find_spec("opentelemetry") is None:
         raise ConfigurationError(f"traces: {_install(API, SDK, _package(EXPORTERS['http/protobuf']))}")
     from opentelemetry import trace
 
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None
-    if not any(environment.get(name) for name in ENDPOINTS):
-        raise ConfigurationError(
-            "traces: it is not said where spans go: set OTEL_EXPORTER_OTLP_ENDPOINT, for a collector on this machine to"
-            " http://127.0.0.1:4318, or start the broker by opentelemetry-instrument"
-        )
     protocol = next(filter(None, map(environment.get, PROTOCOLS)), "http/protobuf")
     exporter = EXPORTERS.get(protocol)
     if exporter is None:
