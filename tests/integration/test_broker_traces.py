@@ -177,16 +177,6 @@ async def test_without_a_share_a_broker_makes_no_spans() -> None:
     assert [spans.of(stage) for stage in STAGES] == [[]] * len(STAGES)
 
 
-async def test_a_collector_that_is_away_keeps_nobody_waiting(tmp_path: Path) -> None:
-    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY": "10"}
-    async with BrokerProcess(tmp_path, environment=environment, observe=TRACED) as broker:
-        async with gapless.connect(broker.url) as connection, connection.session() as session:
-            publisher = session.publisher("t")
-            for _ in range(20):
-                await bounded(publisher.send(b"1"))
-        assert await broker.stop() == 0
-
-
 async def test_a_broker_that_cannot_export_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
     for name in ENDPOINTS:

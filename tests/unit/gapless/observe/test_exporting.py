@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.exporter.otlp.proto.http import trace_exporter
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from gapless.errors import ConfigurationError
 from gapless.observe import exporting
@@ -79,3 +83,25 @@ def test_what_is_missing_is_said(
     with pytest.raises(ConfigurationError, match=r"^traces: ") as raised:
         SpanExport.begin(environment, "desk")
     assert said in str(raised.value)
+
+
+@pytest.mark.usefixtures("unprovided")
+def test_a_collector_that_does_not_answer_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not whoever makes a span, and whoever ends the export only for as long as he says."""
+    answers = threading.Event()
+
+    class Standing(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            answers.wait(20)
+            return SpanExportResult.SUCCESS
+
+    monkeypatch.setattr(trace_exporter, "OTLPSpanExporter", Standing)
+    export = SpanExport.begin(OTLP, "desk")
+    started = time.monotonic()
+    for _ in range(1000):
+        export.tracer.start_span("append t").end()
+    export.end(0.2)
+    took = time.monotonic() - started
+    answers.set()
+
+    assert 0.2 <= took < 5
