@@ -5,6 +5,7 @@ They are children of the span that has sent the events, which their property `tr
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -36,6 +37,8 @@ class BrokerSpans:
         """Of each sync: when the last write was asked for that it covers, when it began, and when it ended."""
         self._heard: list[tuple[Logged | Matched, int, int]] = []
         """What was told in this turn, when the turn began, and when it was told."""
+        self._has_failed = False
+        """Whether the operator was told that spans could not be made: once is enough."""
 
     def on_synced(self, written_ago: int, began_ago: int) -> None:
         """A sync has ended: so long ago it began, and the last write was asked for that it covers."""
@@ -61,7 +64,9 @@ class BrokerSpans:
                     self._on_matched(traced, (turn, told, ended), since_1970)
         except Exception:
             # The broker's work does not depend on it, nor on what the process has for a provider.
-            log.warning("spans could not be made", exc_info=True)
+            level = logging.DEBUG if self._has_failed else logging.WARNING
+            self._has_failed = True
+            log.log(level, "spans could not be made", exc_info=True)
 
     def _on_logged(self, traced: Logged, turn: int, since_1970: int) -> None:
         header = traced.first.header(0)
