@@ -156,6 +156,7 @@ class SubscriberHostingBroker:
         self._hosting.payload_max = context.max_delivery_bytes
         self._hosting.is_audited = context.audited
         self._hosting.limits = context.limits
+        self._hosting.traces = context.traces
         if catch_up is not None:
             self._hosting.catch_up = catch_up
             self._hosting.memory = Memory(catch_up.memory_bytes)
