@@ -35,17 +35,18 @@ def test_who_leads_nowhere_says_so_and_is_passed_by() -> None:
     net = mended_around()
     assert posted(net, 100) >= 99
     assert len(net.messages(Private, "j", "p")) == 1
-    assert net.routers["p"]._ways.steps("s") == ["i"]
+    assert len(net.messages(Posted, "p", "j")) == 1
 
 
 def test_it_is_tried_again_after_a_while() -> None:
     net = mended_around()
     posted(net, 10)
     net.pass_time(PASSED_BY)
-    assert net.routers["p"]._ways.steps("s") == ["i", "j"]
     net.mend_link("j", "s")
     net.pass_time(2 * SECOND)
+    net.forget()
     assert posted(net, 100) == 100
+    assert len(net.messages(Posted, "p", "j")) > 50
 
 
 def test_where_no_step_is_left_that_is_said_as_well() -> None:
@@ -56,12 +57,13 @@ def test_where_no_step_is_left_that_is_said_as_well() -> None:
     posted(net, 20)
     net.pass_time(SECOND)
     posted(net, 20)
-    assert net.routers["h"]._ways.steps("s") == []
-    assert net.routers["p"]._ways.steps("s") == []
+    assert not net.routers["h"].has_way("s")
+    assert not net.routers["p"].has_way("s")
 
 
 @pytest.mark.parametrize("to", ["nobody", "p"])
 def test_what_makes_no_sense_closes_no_way(to: str) -> None:
     net = settled(CHAIN)
     net.arrive("j", "i", Private(NO_WAY, msgpack.encode(NoWay(to))))
-    assert (net.routers["i"]._ways.steps("s"), net.routers["i"]._ways.steps("p")) == (["j"], ["p"])
+    assert net.routers["i"].has_way("s")
+    assert net.routers["i"].has_way("p")
