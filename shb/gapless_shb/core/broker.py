@@ -192,7 +192,7 @@ class SubscriberHostingBroker:
         self._pinned = Pinned(self._hosting, self._holders)
         self._connect_roaming(context)
         self._behind = Behind(self._hosting)
-        self._listings = Listings(self._hosting, self._waiting)
+        self._listings = Listings(self._hosting, self._waiting, self._pinned.held_back)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting)
         self._urgent = False
