@@ -48,6 +48,9 @@ OVERHEAD_MOST: Final = 1.03
 TURN_MS_MOST: Final = 20.0
 SESSIONS: Final = 1000
 """Of as many principals, each of which has the same share of the consumers."""
+AGAIN_TIMES: Final = 5
+"""So often all are judged by rules under which nobody loses anything. Of what is the longest the maximum is told, and
+medians of the rest."""
 LOSING: Final = {"0": 0, "1": 10, "100": 1000}
 """Of a thousand principals so many lose their rights, for each share in percent."""
 NOTHING: Final = ""
@@ -180,14 +183,16 @@ class Hall:
         """Other rules count; the turns until they hold, and how many have lost their consumption."""
         for client in self.clients:
             client.heard.clear()
-        machine, took, alone, collecting = self.node.machine, [], [], [0.0, 0.0]
+        machine, took, alone, collecting = self.node.machine, [], [], [0.0, 0.0, 0.0]
         turn = machine.turn
 
         def collected(phase: str, _info: object) -> None:
             if phase == "start":
                 collecting[1] = time.thread_time()
             else:
-                collecting[0] += time.thread_time() - collecting[1]
+                seconds = time.thread_time() - collecting[1]
+                collecting[0] += seconds
+                collecting[2] = max(collecting[2], seconds)
 
         def timed() -> None:
             began, before = time.thread_time(), collecting[0]
@@ -207,6 +212,7 @@ class Hall:
         return {
             "longest_turn_ms": 1e3 * max(took),
             "longest_turn_but_for_cycles_ms": 1e3 * max(alone),
+            "longest_search_for_cycles_ms": 1e3 * collecting[2],
             "first_turn_ms": 1e3 * took[0],
             "median_turn_ms": 1e3 * median(took),
             "turns": len(took),
@@ -222,11 +228,15 @@ def _subscribe(request: int, name: str, topic: str) -> m.Subscribe:
 
 def judging(count: int) -> dict[str, float]:
     """All shares, on one node."""
-    hall = Hall(count)
     figures: dict[str, float] = {}
-    with cycles_sought_seldom():  # as in a broker's process
+    with cycles_sought_seldom():  # as in a broker's process, to which consumers come later
+        hall = Hall(count)
         for share, losing in LOSING.items():
-            figures |= {f"judging_{share}_percent_lose_{key}": value for key, value in hall.judge(losing).items()}
+            # Whoever has lost a right does not lose it again.
+            found = [hall.judge(losing) for _ in range(1 if losing else AGAIN_TIMES)]
+            for key in found[0]:
+                of_all = max if key.startswith("longest_") else median
+                figures[f"judging_{share}_percent_lose_{key}"] = of_all(each[key] for each in found)
     return figures
 
 

@@ -1,6 +1,6 @@
 """Traces across a broker, by OpenTelemetry's API: from the span that sends an event to those that process it.
 
-Where a span is active, `send` and `send_batch` make one that sends, whose context goes with each event as the
+Where a span is active, whatever sends makes one that sends, of each batch, whose context goes with each event as the
 properties `traceparent` and `tracestate` (W3C Trace Context). A delivery of such events makes a span that receives;
 `process` makes one for what the application does with them:
 
@@ -8,8 +8,9 @@ properties `traceparent` and `tracestate` (W3C Trace Context). A delivery of suc
         with gapless.tracing.process(event):
             ...
 
-Brokers have no part in it: the properties are as any others. Where OpenTelemetry is not installed (`gapless[otel]`), or
-the application does not use it, nothing of this happens, and a check of a module is all that it costs.
+For brokers the properties are as any others; a broker may make spans of its own work (`gapless.observe.spans`). Where
+OpenTelemetry is not installed (`gapless[otel]`), or the application does not use it, nothing of this happens, and a
+check of a module is all that it costs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from gapless.core.stream.events import Event
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, Tracer
+    from opentelemetry.trace import Link, Span, SpanContext, Tracer
 
 MessageT = TypeVar("MessageT", bound=Struct)
 
@@ -61,21 +62,64 @@ def carrying(message: MessageT) -> MessageT:
     return _with_context([message])[0] if is_active() else message
 
 
-@contextmanager
-def sending(messages: Sequence[MessageT], topic: str | None) -> Iterator[list[MessageT]]:
-    """Within, a span that sends these messages is active, if one was before. Yields the messages with its context."""
+def current() -> Context | None:
+    """The context of the active span, for work that goes on elsewhere; None: no span is active."""
     if not is_active():
+        return None
+    from opentelemetry.context import get_current
+
+    return get_current()
+
+
+@contextmanager
+def sending(
+    messages: Sequence[MessageT], topic: str | None, parent: Context | None = None, senders: Iterable[Context] = ()
+) -> Iterator[list[MessageT]]:
+    """Within, a span that sends these messages is active, if one was before. Yields the messages with its context.
+
+    `parent`: of this context instead of the active one. `senders`: where the messages come from; it is linked to those.
+    """
+    if not messages or (parent is None and not is_active()):
         yield list(messages)
         return
-    from opentelemetry.trace import SpanKind
+    from opentelemetry import trace
 
-    topic = topic or next((str(named) for each in messages if (named := getattr(each, "topic", None))), "")
-    attributes = _attributes("send", topic, len(messages))
-    links = _links(getattr(message, "properties", None) for message in messages)
-    with _tracer().start_as_current_span(
-        _name("send", topic), kind=SpanKind.PRODUCER, attributes=attributes, links=links
-    ):
+    with trace.use_span(_start_sending(messages, topic, parent, senders), end_on_exit=True):
         yield _with_context(messages)
+
+
+class Sending(Generic[MessageT]):
+    """Messages that nobody waits for here, and the span that sends them, if one was active; until they are answered."""
+
+    __slots__ = ("_span", "messages")
+
+    def __init__(self, messages: Sequence[MessageT], topic: str | None) -> None:
+        self.messages = messages
+        """With the context of the span."""
+        self._span: Span | None = None
+        if messages and is_active():
+            from opentelemetry import trace
+
+            self._span = _start_sending(messages, topic)
+            with trace.use_span(self._span):
+                self.messages = _with_context(messages)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether there is a span, which has to be ended."""
+        return self._span is not None
+
+    def end(self, error: BaseException | None = None) -> None:
+        """They are answered, or nobody will hear of it. Idempotent."""
+        span, self._span = self._span, None
+        if span is None:
+            return
+        if error is not None:
+            from opentelemetry.trace import Status, StatusCode
+
+            span.record_exception(error)
+            span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+        span.end()
 
 
 def received(events: Sequence[Event], subscription: str | None) -> None:
@@ -113,6 +157,38 @@ def process(events: Event | Sequence[Event]) -> Iterator[Span | None]:
         yield span
 
 
+def destination(topic: str, count: int) -> dict[str, Any]:
+    """Attributes that say where events are sent, and how many, by the conventions of OpenTelemetry for messaging."""
+    attributes: dict[str, Any] = {"messaging.system": "gapless", "messaging.destination.name": topic}
+    if count != 1:
+        attributes["messaging.batch.message_count"] = count
+    return attributes
+
+
+def origins(all_properties: Iterable[Any]) -> list[SpanContext]:
+    """The spans that have sent events with these properties: of as many as there may be, each once."""
+    from opentelemetry.trace import get_current_span
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    propagator = TraceContextTextMapPropagator()
+    found: dict[tuple[str, ...], SpanContext] = {}
+    for properties in islice(all_properties, LINKS_MAX):
+        if not isinstance(properties, Mapping) or TRACEPARENT not in properties:
+            continue
+        carrier = {name: value for name in FIELDS if isinstance(value := properties.get(name), str)}
+        context = get_current_span(propagator.extract(carrier)).get_span_context()
+        if context.is_valid:
+            found.setdefault(tuple(carrier.values()), context)
+    return list(found.values())
+
+
+def below(context: SpanContext) -> Context:
+    """What a span is started in that has this one as its parent."""
+    from opentelemetry.trace import NonRecordingSpan, set_span_in_context
+
+    return set_span_in_context(NonRecordingSpan(context))
+
+
 def _tracer() -> Tracer:
     from opentelemetry import trace
 
@@ -121,13 +197,29 @@ def _tracer() -> Tracer:
 
 def _start(what: str, topic: str, attributes: dict[str, Any], links: list[Link], count: int) -> Span:
     """A span of a consumer. What a single event comes from is its parent, unless another span is active."""
-    from opentelemetry import trace
-    from opentelemetry.trace import NonRecordingSpan, SpanKind
+    from opentelemetry.trace import SpanKind
 
     parent: Context | None = None
     if count == 1 and links and not is_active():
-        parent = trace.set_span_in_context(NonRecordingSpan(links[0].context))
+        parent = below(links[0].context)
     return _tracer().start_span(_name(what, topic), parent, SpanKind.CONSUMER, attributes, links)
+
+
+def _start_sending(
+    messages: Sequence[Any], topic: str | None, parent: Context | None = None, senders: Iterable[Context] = ()
+) -> Span:
+    from opentelemetry.trace import Link, SpanKind, get_current_span
+
+    topic = topic or next((str(named) for each in messages if (named := getattr(each, "topic", None))), "")
+    links = _links(getattr(message, "properties", None) for message in messages)
+    known = {get_current_span(parent).get_span_context().span_id, *(link.context.span_id for link in links)}
+    for sender in senders:
+        context = get_current_span(sender).get_span_context()
+        if context.span_id not in known and len(links) < LINKS_MAX:
+            known.add(context.span_id)
+            links.append(Link(context))
+    attributes = _attributes("send", topic, len(messages))
+    return _tracer().start_span(_name("send", topic), parent, SpanKind.PRODUCER, attributes, links)
 
 
 def _name(what: str, topic: str) -> str:
@@ -136,15 +228,8 @@ def _name(what: str, topic: str) -> str:
 
 def _attributes(what: str, topic: str, count: int) -> dict[str, Any]:
     """By the conventions of OpenTelemetry for messaging."""
-    attributes: dict[str, Any] = {
-        "messaging.system": "gapless",
-        "messaging.operation.name": what,
-        "messaging.operation.type": what,
-        "messaging.destination.name": topic,
-    }
-    if count != 1:
-        attributes["messaging.batch.message_count"] = count
-    return attributes
+    operation = {"messaging.operation.name": what, "messaging.operation.type": what}
+    return {**destination(topic, count), **operation}
 
 
 def _with_context(messages: Sequence[MessageT]) -> list[MessageT]:
@@ -164,17 +249,7 @@ def _with_context(messages: Sequence[MessageT]) -> list[MessageT]:
 
 
 def _links(all_properties: Iterable[Any]) -> list[Link]:
-    """Links to where events come from: of as many as there may be, each origin once."""
-    from opentelemetry.trace import Link, get_current_span
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    """Links to where events come from."""
+    from opentelemetry.trace import Link
 
-    propagator = TraceContextTextMapPropagator()
-    found: dict[tuple[str, ...], Link] = {}
-    for properties in islice(all_properties, LINKS_MAX):
-        if not isinstance(properties, Mapping) or TRACEPARENT not in properties:
-            continue
-        carrier = {name: value for name in FIELDS if isinstance(value := properties.get(name), str)}
-        context = get_current_span(propagator.extract(carrier)).get_span_context()
-        if context.is_valid:
-            found.setdefault(tuple(carrier.values()), Link(context))
-    return list(found.values())
+    return [Link(context) for context in origins(all_properties)]

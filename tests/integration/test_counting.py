@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,8 +65,7 @@ class Lives:
         self.now = found
 
     async def end(self, *, killed: bool) -> None:
-        """It is calm, and ends; it comes back."""
-        await self.look()
+        """It was looked at when it was calm, and ends; it comes back."""
         for series, value in self.now.items():
             self.over[series] = self.over.get(series, 0) + value
         self.now = {}
@@ -100,6 +99,13 @@ class Counted:
 def each(*lives: Lives) -> list[Lives]:
     """Each node once: it may have both roles."""
     return list({id(node): node for node in lives}.values())
+
+
+async def end_all(nodes: Sequence[Lives], *, killed: bool) -> None:
+    """All of them are calm, and end; they come back."""
+    for node in nodes:
+        await node.look()
+    await asyncio.gather(*(node.end(killed=killed) for node in nodes))
 
 
 async def publish(phb: Lives, counted: Counted, topic: str, count: int, size: int = 10) -> list[gapless.Receipt]:
@@ -137,7 +143,7 @@ async def live(phb: Lives, shb: Lives, counted: Counted) -> None:
     await consume(shb, counted, "late", EVENTS)
 
 
-async def redeliver(shb: Lives, counted: Counted) -> None:
+async def redeliver(_: Lives, shb: Lives, counted: Counted) -> None:
     """A JMS-style consumer takes five messages, begins again, and acknowledges them then."""
     factory = jms.ConnectionFactory(shb.process.url, client_id="teller")
     shb.opened += 1
@@ -161,15 +167,14 @@ async def redeliver(shb: Lives, counted: Counted) -> None:
 
 
 async def lose(phb: Lives, shb: Lives, counted: Counted) -> None:
-    """A subscriber is away while more is published than its pubend keeps, and no broker has it in memory any more."""
+    """A subscriber is away while more is published than its pubend keeps. Brokers that were killed do not have it."""
     async with shb.connected() as connection, connection.session() as session:
         async with session.subscribe("telemetry", name="away"):
             pass
     receipts = await publish(phb, counted, "telemetry", 60, 1000)
     async with phb.connected() as asking:
         await until_lost(asking, "telemetry", receipts[20].tick)
-    for node in each(phb, shb):
-        await node.end(killed=True)
+    await end_all(each(phb, shb), killed=True)
     async with shb.connected() as connection, connection.session() as session:
         async with session.subscribe("telemetry", name="away", on_gap="deliver") as subscription:
             async for unit in subscription:
@@ -190,18 +195,17 @@ async def knock(shb: Lives, counted: Counted) -> None:
         counted.refused += 1
 
 
-async def play(phb: Lives, shb: Lives, lives: int) -> Counted:
-    """Several lives of one node, or of two; each ends when all is calm. The last one goes on."""
+async def play(phb: Lives, shb: Lives) -> Counted:
+    """Three lives of one node, or of two: the first is killed, the second ends in order, and the last one goes on."""
     counted = Counted()
     nodes = each(phb, shb)
-    for life in range(lives):
+    for happens in (lose, redeliver):
         await live(phb, shb, counted)
         await knock(shb, counted)
         for node in nodes:
             await node.look()
-        await (redeliver(shb, counted) if life % 2 else lose(phb, shb, counted))
-        for node in nodes:
-            await node.end(killed=life % 2 == 0)
+        await happens(phb, shb, counted)
+    await end_all(nodes, killed=False)
     await live(phb, shb, counted)
     for node in nodes:
         await node.look()
@@ -235,7 +239,7 @@ def compare(phb: Lives, shb: Lives, counted: Counted) -> None:
 async def test_one_broker_over_its_lives(tmp_path: Path) -> None:
     async with BrokerProcess(tmp_path / "broker", phb=PHB, shb=SHB) as process:
         node = Lives(process)
-        counted = await play(node, node, 3)
+        counted = await play(node, node)
 
     compare(node, node, counted)
 
@@ -245,9 +249,12 @@ async def test_two_brokers_each_for_itself(tmp_path: Path) -> None:
     network = Tree(tmp_path, roles, [("shb", "phb")], "knowledge")
     network.nodes["phb"].sections["phb"] = PHB
     network.nodes["shb"].sections["shb"] = SHB
-    async with network.nodes["phb"] as one, network.nodes["shb"] as other:
-        phb, shb = Lives(one), Lives(other)
-        counted = await play(phb, shb, 2)
+    phb, shb = map(Lives, network.nodes.values())
+    try:
+        await asyncio.gather(*(node.start() for node in network.nodes.values()))
+        counted = await play(phb, shb)
+    finally:
+        await network.kill(*network.nodes)
 
     compare(phb, shb, counted)
     for node, peer in ((phb, "shb"), (shb, "phb")):

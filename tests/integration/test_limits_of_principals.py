@@ -166,6 +166,9 @@ async def test_whoever_holds_back_too_much_creates_nothing_more_until_it_has_cau
         assert "the offline subscriptions of principal 'slow' hold back " in text
         assert "'job' of client 'slow' is furthest behind" in text
         await until(lambda: value_of(list(node.gauges()), PINNED, principal="slow") > 30_000, "all of it to be seen")
+        (job,) = await other.subscriptions()
+        assert job.pinned_bytes is not None
+        assert job.pinned_bytes > 30_000
         with pytest.raises(ConfigurationError, match=r'pinned_bytes in \[\[limit\]\] who = \["group:tenants"\]'):
             await session.subscribe("t", name="new")
         async with other.session() as free, free.subscribe("t", name="new"):

@@ -6,6 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,33 @@ async def test_who_may_observe_sees_and_nobody_else(office: Office, caplog: pyte
     said = [record.getMessage() for record in caplog.records if "over HTTP" in record.getMessage()]
     assert any("its token has expired" in line for line in said)
     assert any("'eve'" in line for line in said)
+
+
+async def test_whoever_looks_is_in_the_audit_and_not_once_for_each_time(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    office, file = Office(Directory(tmp_path / "files")), tmp_path / "audit.jsonl"
+    async with running_node(**office.sections, audit={"file": str(file)}) as office.node:
+        anybody, certified = office.client(), office.client("prometheus")
+        for _ in range(3):
+            for path in ("/metrics", "/status", "/livez"):
+                await certified.get(path)
+                await anybody.get(path, headers=office.token("eve"))
+                await anybody.get(path, headers=office.token("grafana", -1000))
+                await anybody.get(path)
+        await office.close()
+
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert [(line["principal"], line["outcome"]) for line in lines] == [
+        ("prometheus", "ok"),
+        ("eve", "refused"),
+        ("", "refused"),
+    ]
+    assert {(line["kind"], line["action"], line["resource"], line["peer"]) for line in lines} == {
+        ("admission", "observe", "status", "127.0.0.1")
+    }
+    assert "'eve'" in lines[1]["reason"]
+    assert "expired" in lines[2]["reason"]
+    assert abs(datetime.fromisoformat(lines[0]["time"].replace("Z", "+00:00")).timestamp() - time.time()) < 60
 
 
 async def test_a_stranger_to_the_authority_does_not_come_in(office: Office, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gapless.core.gauges import Gauge
     from gapless.core.ports import LogQuestion, Operation
     from gapless.core.server.audit import AuditLine
+    from gapless.core.traces import Logged, Matched
     from gapless.node.machine import Cookie, Machine, Network, Tap
 
 SECOND: Final = 1_000_000_000
@@ -218,6 +219,9 @@ class Node:
 
     def note(self, note: Note) -> None:
         """Nobody reads it."""
+
+    def trace(self, traced: Logged | Matched, turn: int) -> None:
+        """Nobody makes spans."""
 
     def audit_room(self) -> int:
         return WITHOUT_END

@@ -69,6 +69,7 @@ class Rig(Generic[R]):
         self.groups: tuple[OrderedGroup, ...] = ()
         self.audited = False
         self.limits = NO_LIMITS
+        self.traces = 0.0
         self.said: list[object] = []
         self.reads: list[Read] = []
         self.performed: list[Read] = []
@@ -97,6 +98,7 @@ class Rig(Generic[R]):
             groups=self.groups,
             audited=self.audited,
             limits=self.limits,
+            traces=self.traces,
         )
         try:
             self.role = self.make(context)

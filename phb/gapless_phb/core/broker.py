@@ -136,6 +136,7 @@ class PublisherHostingBroker:
             context.boot,
             context.audited,
             self._publish_seconds,
+            context.traces,
         )
         rows_found = saved_pubends(context.reader, self._tables)
         saved = [each for each in rows_found if not each.row.family]

@@ -51,6 +51,8 @@ class PubendContext:
     """Whether anybody writes an audit."""
     publish_seconds: Histogram
     """How long batches take until their receipts may leave."""
+    traces: float = 0.0
+    """`RoleContext.traces`."""
 
 
 class Timer(Enum):

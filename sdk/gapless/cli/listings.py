@@ -25,6 +25,8 @@ SUBSCRIPTION_COLUMNS = {
     "lag": "lag in time",
     "node": "node",
 }
+PINNED_COLUMN = {"pinned": "holds back"}
+"""One more, where it is known of any subscription."""
 PUBEND_COLUMNS = {
     "pubend": "pubend",
     "topics": "topics",
@@ -50,8 +52,9 @@ def subscriptions(
         async with connected(url, "", wait, credentials) as connection:
             return await connection.subscriptions()
 
+    found = run(ask())
     fields = subscription_json if as_json else subscription_cells
-    show(run(ask()), fields, SUBSCRIPTION_COLUMNS, as_json=as_json, empty="there is no durable subscription")
+    show(found, fields, subscription_columns(found), as_json=as_json, empty="there is no durable subscription")
 
 
 def pubends(*, url: Url = DEFAULT_URL, user: User = "", wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
@@ -126,6 +129,12 @@ def unsubscribe(
         print(f"subscription {name!r} has ended")
 
 
+def subscription_columns(found: Iterable[SubscriptionInfo]) -> dict[str, str]:
+    """The columns of a table of subscriptions, with their headings."""
+    is_known = any(info.pinned_bytes is not None for info in found)
+    return SUBSCRIPTION_COLUMNS | (PINNED_COLUMN if is_known else {})
+
+
 def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
     """A subscription as JSON says it."""
     return {
@@ -142,6 +151,7 @@ def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
         "node": info.node,
         "phase": info.phase,
         "waiting": list(info.waiting),
+        "pinned_bytes": info.pinned_bytes,
     }
 
 
@@ -151,6 +161,7 @@ def subscription_cells(info: SubscriptionInfo) -> dict[str, Any]:
         **subscription_json(info),
         "selector": f"{info.selector} (no_local)".lstrip() if info.no_local else info.selector,
         "state": subscription_state(info),
+        "pinned": None if info.pinned_bytes is None else shown_bytes(info.pinned_bytes),
         **shown_lag(info.lag_events, info.lag_seconds, complete=info.lag_complete),
     }
 

@@ -72,6 +72,12 @@ class SubscriptionInfo:
     "returning"; "": its broker is too old to say."""
     waiting: tuple[str, ...] = ()
     """A text for each request to have it that waits: whose it is, and what it waits for."""
+    pinned_bytes: int | None = None
+    """About how many bytes of logs it holds back, which counts for `pinned_bytes` of its principal; None: not known.
+
+    It is what lies above its position, as its broker has found within some seconds, whether other subscriptions hold
+    that back as well or not. Not known is it of a subscription that somebody consumes, of one whose principal has no
+    such limit, and at a broker that has just begun or is too old to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +199,7 @@ def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo
         roams=row.roams,
         phase=row.phase,
         waiting=row.waiting,
+        pinned_bytes=row.pinned_bytes,
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gapless.client.messages import Message
+from gapless.tracing import Sending
 
 if TYPE_CHECKING:
     from gapless.client.messages import Encoded, Encoder
@@ -63,6 +64,9 @@ def batch_bytes(limits: Welcome) -> int:
 class BatchSink(Protocol):
     """A publisher, as far as a pipeline has to know it."""
 
+    topic: str | None
+    """The topic for messages without one."""
+
     @property
     def limits(self) -> Welcome:
         """The limits of the broker."""
@@ -91,6 +95,8 @@ class Pipeline:
         self._messages: list[Message] = []
         """The messages that were read and not given to the core yet."""
         self._submissions: deque[Submission] = deque()
+        self._sendings: list[Sending[Message]] = []
+        """Those of what is on its way that have spans."""
         self._error: Exception | None = None
         """Why reading has ended."""
         self._exhausted = False
@@ -169,10 +175,12 @@ class Pipeline:
         """Gives the messages that were read to the core, after those that `send` has gathered."""
         if not self._messages:
             return
-        encoded = self._encoder.encode_all(self._messages, self._publisher.limits.max_event_bytes)
+        sending = Sending(self._messages, self._publisher.topic)
+        encoded = self._encoder.encode_all(sending.messages, self._publisher.limits.max_event_bytes)
         self._messages.clear()
         self._portion.adapt(encoded)
         self._publisher.ship()
+        submission: Submission | None = None
         try:
             for columns in encoded.columns.portions(batch_bytes(self._publisher.limits), BATCH_EVENTS):
                 submission = self._publisher.give(columns, ())
@@ -183,6 +191,22 @@ class Pipeline:
         if encoded.error is not None:
             self._stop_reading(encoded.error)
             self._wake()
+        if sending.is_traced:
+            self._end_with(submission, sending, encoded.error)
+
+    def _end_with(self, last: Submission | None, sending: Sending[Message], error: Exception | None) -> None:
+        """Ends a span when the last batch of its messages is answered; none, if all of them were wrong."""
+        if last is None:
+            sending.end(error or self._error)
+            return
+
+        def answered() -> None:
+            sending.end(last.error or error)
+            self._sendings.remove(sending)
+            self._wake()
+
+        self._sendings.append(sending)
+        last.listener = answered
 
     def _stop_reading(self, error: Exception) -> None:
         self._error = self._error or error
@@ -206,6 +230,8 @@ class Pipeline:
             feeder.cancel()
             await asyncio.wait([feeder])
         self._ship()
+        for sending in self._sendings:
+            sending.end()
         for submission in self._submissions:
             submission.listener = None
             if not self._told:

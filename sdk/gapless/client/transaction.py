@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from gapless import tracing
 from gapless.core.client.transacting import Fate, Transacting
 from gapless.core.stream.columns import EventColumns
 from gapless.errors import (
@@ -20,6 +21,8 @@ from gapless.errors import (
 )
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
     from gapless.client.driver import Driver
     from gapless.client.messages import Message
     from gapless.client.publisher import Publisher
@@ -87,6 +90,8 @@ class Transactions:
         self._subscriptions = subscriptions
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
         self._messages: list[Message] = []
+        self._senders: list[Context] = []
+        """The spans that were active when they were sent."""
         self._under_way: UnderWay | None = None
         self._unheard: GaplessError | None = None
         """Why the last commit failed, if its caller had gone."""
@@ -94,9 +99,14 @@ class Transactions:
     def send(self, message: Message) -> None:
         """Keeps a message, which has its topic, until the commit."""
         self._messages.append(message)
+        sender = tracing.current()
+        if sender is not None:
+            self._senders.append(sender)
 
-    async def commit(self) -> list[Receipt]:
+    async def commit(self, caller: Context | None = None) -> list[Receipt]:
         """Commits what was handed out and sent since the last commit. Returns the receipts of the messages.
+
+        `caller`: in which context of OpenTelemetry that was asked for, if not here.
 
         Raises TransactionRolledBackError (nothing took effect, and what was handed out comes again), and
         TransactionInDoubtError if the session is closed, or a subscription taken over, before the answer. If it is
@@ -104,6 +114,12 @@ class Transactions:
         """
         await self._answer()
         messages, self._messages = self._messages, []
+        senders, self._senders = self._senders, []
+        parent = caller or tracing.current() or next(iter(senders), None)
+        with tracing.sending(messages, None, parent, senders) as traced:
+            return await self._committed(traced)
+
+    async def _committed(self, messages: list[Message]) -> list[Receipt]:
         subscriptions = self._subscriptions()
         consumed = dict(filter(None, (each.consumed() for each in subscriptions)))
         unnamed = [each for each in subscriptions if each.name is None]
@@ -125,7 +141,7 @@ class Transactions:
     async def rollback(self) -> None:
         """Forgets the messages, and has everything handed out again that was, and is not committed."""
         await self._answer()
-        self._messages = []
+        self._messages, self._senders = [], []
         for subscription in self._subscriptions():
             await subscription.recover()
 

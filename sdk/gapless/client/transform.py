@@ -20,6 +20,7 @@ from gapless.client.batches import Batch
 from gapless.core.client import Gap
 from gapless.core.client.consuming.transforming import TAKEN_OVER, TransformPositions
 from gapless.errors import GaplessError, PublisherFencedError, SubscriptionError
+from gapless.tracing import Sending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -58,7 +59,7 @@ class InputBatch(Batch):
         `max_events` helps. Raises the errors of `Publisher.send_batch`, too; PublisherFencedError if another transform
         of this name has taken over.
         """
-        await self._transform.publish(self, messages)
+        await self._transform.publish(self, self._transform.outputs(messages))
 
 
 class Transform(ClosedWhenLeft, Generic[GapT]):
@@ -88,7 +89,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         self._positions = TransformPositions(subscription.token)
         self._in_hand: InputBatch | None = None
         """The batch that was handed out and not published."""
-        self._unanswered: deque[Submission] = deque()
+        self._unanswered: deque[tuple[Submission, Sending[Message]]] = deque()
         self._error: GaplessError | None = None
         self._changed: asyncio.Future[None] | None = None
         self._idle: asyncio.TimerHandle
@@ -149,6 +150,8 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         """Ends now. Batches without a receipt may be logged or not; at the next start the stored position shows it."""
         self._subscription.abandon()
         self._publisher.abandon()
+        for _, outputs in self._unanswered:
+            outputs.end()
 
     # Used by the batches and the blocking facade.
 
@@ -157,14 +160,21 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         self._in_hand = None
         self._subscription.put_back(item)
 
-    async def publish(self, batch: InputBatch, messages: Iterable[Message]) -> None:
+    def outputs(self, messages: Iterable[Message]) -> Sending[Message]:
+        """Returns outputs with the context of the caller's span."""
+        return Sending(list(messages), self._publisher.topic)
+
+    async def publish(self, batch: InputBatch, outputs: Sending[Message]) -> None:
         """Publishes the outputs of the batch in hand."""
-        self._check()
-        if batch is not self._in_hand:
-            raise SubscriptionError("the outputs of a batch are published once, before the next batch is asked for")
-        listed = list(messages)
-        if listed or self._positions.moved(batch.token):
-            self._submit(listed, batch.token)
+        try:
+            self._check()
+            if batch is not self._in_hand:
+                raise SubscriptionError("the outputs of a batch are published once, before the next batch is asked for")
+            if outputs.messages or self._positions.moved(batch.token):
+                self._submit(outputs, batch.token)
+        except BaseException as error:
+            outputs.end(error)
+            raise
         self._in_hand = None
         limits = self._publisher.limits
         while self._error is None and (
@@ -182,19 +192,20 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         fenced = self._publisher.error
         raise fenced if isinstance(fenced, PublisherFencedError) else self._error
 
-    def _submit(self, messages: list[Message], token: CheckpointToken) -> None:
+    def _submit(self, outputs: Sending[Message], token: CheckpointToken) -> None:
         """Gives a batch to the publisher. Raises the error if that is not possible; nothing has changed then."""
-        submission = self._publisher.submit_batch(messages, (token,))
+        submission = self._publisher.submit_batch(outputs.messages, (token,))
         self._positions.sent(token)
         submission.listener = self._settle
-        self._unanswered.append(submission)
+        self._unanswered.append((submission, outputs))
 
     def _settle(self) -> None:
         """Receipts have come: acknowledges the input that they cover, in order."""
         done: CheckpointToken | None = None
         unanswered = self._unanswered
-        while unanswered and unanswered[0].answered and self._error is None:
-            submission = unanswered.popleft()
+        while unanswered and unanswered[0][0].answered and self._error is None:
+            submission, outputs = unanswered.popleft()
+            outputs.end(submission.error)
             if submission.error is None:
                 done = self._positions.receipted()
             else:
@@ -210,7 +221,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
     def _store(self, token: CheckpointToken) -> None:
         """Stores a position alone."""
         try:
-            self._submit([], token)
+            self._submit(_nothing(), token)
         except GaplessError as error:
             self._fail(error)
 
@@ -218,6 +229,8 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         """A batch will not be logged, so no later one may be: ends the input, which wakes the iteration."""
         self._error = error
         self._subscription.abandon()
+        for _, outputs in self._unanswered:
+            outputs.end(error)
 
     async def _change(self) -> None:
         """Waits until a receipt has come, or an error."""
@@ -256,7 +269,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         positions = self._positions
         try:
             if positions.lost_input():
-                self._submit([], positions.token)
+                self._submit(_nothing(), positions.token)
             while not positions.takes_back() and self._error is None:
                 await self._change()
             self._check()
@@ -266,3 +279,8 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         positions.took_back()
         if self._draining:
             self._subscription.drain()
+
+
+def _nothing() -> Sending[Message]:
+    """No outputs: a position is stored alone."""
+    return Sending((), None)

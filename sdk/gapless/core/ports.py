@@ -607,6 +607,8 @@ class RoleContext:
     """Whether the node writes an audit: then a role tells what it makes and removes (`AuditLine`)."""
     limits: PrincipalLimits = NO_LIMITS
     """What each principal may have at this node."""
+    traces: float = 0.0
+    """Of which share of all batches a role tells what the node makes spans of (`gapless.core.traces`)."""
 
     @property
     def max_delivery_bytes(self) -> int:

@@ -5,6 +5,7 @@ What is wrong with the configuration comes out here, before anything is opened o
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,6 +37,7 @@ from gapless.node.network import TRANSPORT
 from gapless.node.observing import check_extra, judges_of
 from gapless.node.recovery import VolumeReader
 from gapless.node.rules_watch import RulesWatch
+from gapless.observe import exporting
 from gapless.security.allow_all import AllowAll
 from gapless.security.rules import Rules, strangers
 from gapless.spi import Create, VolumeIdentity
@@ -154,6 +156,8 @@ def _observer(config: NodeConfig, authenticators: Mapping[str, Authenticator]) -
         return None
     with said_of(config, "observe"):
         check_extra()
+        if section.traces:
+            exporting.check(os.environ)
         transport: Transport = plugins.load("transport", TRANSPORT)(options=section.options)
         judges = judges_of(section, authenticators, is_local=transport.is_loopback(section.address)) or {}
         check_certificates(transport, judges)
@@ -373,6 +377,7 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
             boot=loaded.boot,
             audited=config.audit is not None,
             limits=config.principal_limits,
+            traces=0.0 if config.observe is None else config.observe.traces,
         )
         with said_of(config, role):
             roles.append(open_role(context=context))

@@ -10,7 +10,7 @@
     [network]   file, node, listen: which node this is of a network that is described
     [[group]]   name, members, silence_seconds: pubends in total order
     [audit]     file, queue, required: who came in, and what of consequence was asked for
-    [observe]   address, auth, certificate, key, client_ca: figures and health over HTTP
+    [observe]   address, auth, certificate, key, client_ca, traces: figures and health over HTTP, and spans
     [[limit]]   who, and what each of these principals may have and use
     [limits]    what clients are allowed
     [phb] [shb] what the roles take; a role of another name has a section of that name
@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from gapless import descriptors
 from gapless.core.principal_limits import GROUP, Limit, OnPin, PrincipalLimits
@@ -149,6 +149,15 @@ class ObserveSection(Section):
     key: str | None = None
     client_ca: str | None = None
     """Clients may show a certificate signed by it, and need not."""
+    traces: float = Field(default=0.0, ge=0, le=1)
+    """Of which share of all batches spans are made; 0: of none."""
+
+    @field_validator("traces", mode="before")
+    @classmethod
+    def _is_a_share(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("it is the share of batches of which spans are made: 0 for none, 0.001, 1 for all of them")  # noqa: TRY004 - pydantic's way
+        return value
 
     @property
     def options(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ from gapless.core.server.inquiries import Inquiries
 from gapless.core.server.reception import Reception
 from gapless.core.server.users import REQUESTS as USER_REQUESTS
 from gapless.core.server.users import EndSessionsOf, UserEffect, Users
+from gapless.core.traces import Logged, Matched
 from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
 from gapless.node.commit import read_records
@@ -137,6 +138,9 @@ class Shell(Protocol):
 
     def audit(self, lines: Sequence[AuditLine]) -> None:
         """Write these lines; the sequence is the shell's from now on."""
+
+    def trace(self, traced: Logged | Matched, turn: int) -> None:
+        """Make spans of it. `turn`: when the turn began in which a role tells it."""
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         """The shell's own figures, and the alarms: what belongs to the node's status beside the machine's figures."""
@@ -650,6 +654,7 @@ class Machine:
             Note: self._note,
             AuditLine: self._on_audit_line,
             RulesHold: self._on_rules_hold,
+            **dict.fromkeys((Logged, Matched), self._trace),
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
@@ -714,6 +719,10 @@ class Machine:
     def _note(self, note: Note, source: int) -> None:
         self._pass(source, note)
         self._shell.note(note)
+
+    def _trace(self, traced: Logged | Matched, source: int) -> None:
+        self._pass(source, traced)
+        self._shell.trace(traced, self._now)
 
     def _on_audit_line(self, line: AuditLine, source: int) -> None:
         self._pass(source, line)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
@@ -57,13 +60,16 @@ from gapless.node.assembly import (
 from gapless.node.gauges import SERVING
 from gapless.node.observing import Observing
 from gapless.node.shell import AsyncShell, Clock, boot_of_system, system_clock
+from gapless.observe.exporting import SpanExport
 from gapless.observe.health import Health, Phase
+from gapless.observe.spans import BrokerSpans
 from gapless.security.audit_file import AuditWriter, open_file
 from gapless.spi import Create
 
 if TYPE_CHECKING:
     from gapless.core.alarms import Note, RaisedAlarm
     from gapless.core.gauges import Gauge
+    from gapless.core.server.audit import AuditLine
     from gapless.node.config import NodeConfig
     from gapless.node.machine import Machine
     from gapless.spi import Link, LinkHandler, Listener
@@ -85,6 +91,8 @@ NEIGHBOURS_TIMEOUT = 3.0
 """Seconds that a node that starts waits at most until its neighbours know whether another process of it runs."""
 STOP_TIMEOUT = 5.0
 """Seconds that an orderly end waits for the disk, and for the clients."""
+SPANS_TIMEOUT = 2.0
+"""Seconds that it waits at most until spans that were made are sent."""
 
 
 class Node:
@@ -113,6 +121,8 @@ class Node:
         """Of all machines: why one ended, too."""
         self._health = Health(asyncio.get_running_loop(), self._lacks)
         self._observing: Observing | None = None
+        self._spans: SpanExport | None = None
+        """Of all machines."""
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -135,6 +145,9 @@ class Node:
         try:
             if loaded.observer is not None:
                 node._observing = await Observing.begin(loaded, node, node._health, clock)
+            if config.observe is not None and config.observe.traces:
+                with said_of(config, "observe"):
+                    node._spans = SpanExport.begin(os.environ, config.node.name)
             if config.create is not Create.NO:
                 await node._try_addresses()
             node._shell = await node._begin(config.create)
@@ -222,6 +235,16 @@ class Node:
         if self._shell is not None:
             self._shell.note(note)
 
+    @property
+    def audit_room(self) -> int | None:
+        """How many lines of the audit can be taken until whoever makes one has to wait; None: nobody writes one."""
+        return None if self._audit is None else self._audit.room
+
+    def audit(self, line: AuditLine) -> None:
+        """Has a line of the audit written, with the time of now; also while no machine serves."""
+        if self._audit is not None:
+            self._audit.write([structs.replace(line, wall=self._clock()[1])])
+
     async def dial(self, accept: Callable[[Link], LinkHandler]) -> Link:
         """A client's link to this node that stays in the process."""
         if self._internal is None:
@@ -257,6 +280,8 @@ class Node:
             self._audit.close(STOP_TIMEOUT)
         if self._observing is not None:
             self._observing.end()
+        if self._spans is not None:
+            self._spans.end(SPANS_TIMEOUT)
 
     def reopen_audit(self) -> None:
         """The audit's file was moved away, or will be: the lines that follow go to a new one of its name."""
@@ -266,10 +291,12 @@ class Node:
     async def _close_rest(self) -> None:
         """Closes what is of all machines."""
         loop = asyncio.get_running_loop()
+        if self._observing is not None:  # before the audit, as whoever looks makes a line there
+            await loop.run_in_executor(None, self._observing.end)
         if self._audit is not None:
             await loop.run_in_executor(None, self._audit.close, STOP_TIMEOUT)
-        if self._observing is not None:
-            await loop.run_in_executor(None, self._observing.end)
+        if self._spans is not None:
+            await loop.run_in_executor(None, self._spans.end, SPANS_TIMEOUT)
 
     async def wait(self) -> None:
         """Waits until the node has ended. Raises the error for which it gave up, if it did."""
@@ -294,6 +321,8 @@ class Node:
         log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
         if self._observing is not None:
             log.info("node %r tells its figures on %s", node.name, self.observe_url)
+        if self._spans is not None:
+            log.info("node %r makes spans of sampled batches", node.name)
 
     async def _try_addresses(self) -> None:
         """Binds all addresses for a moment: a node that cannot listen makes no volume. Raises ConfigurationError."""
@@ -354,6 +383,7 @@ class Node:
                 make_links=partial(make_links, self._loaded, identity),
                 transports=self._loaded.transports,
                 audit=self._audit,
+                spans=self._make_spans(),
             )
         except BaseException:
             volume.close()
@@ -370,6 +400,11 @@ class Node:
             assert self._failure is not None
             raise self._failure
         return shell
+
+    def _make_spans(self) -> BrokerSpans | None:
+        if self._spans is None:
+            return None
+        return BrokerSpans(self._spans.tracer, self._loaded.config.node.name, lambda: self._clock()[0])
 
     def _on_failed(self, shell: AsyncShell, error: BaseException) -> None:
         if shell is not self._shell:

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.ports import Action, AuthContext, Authenticator
+from gapless.core.server.audit import of_observer
 from gapless.core.server.reception import Reception
 from gapless.errors import ConfigurationError
 from gapless.node.gauges import SERVING
 from gapless.observe.gate import DeniedError, Gate, usable
 from gapless.observe.snapshot import Snapshots
+from gapless.observe.visits import Visits
 from gapless.spi import LendsSockets
 
 if TYPE_CHECKING:
     from gapless.core.alarms import RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.core.principals import Principal
+    from gapless.core.server.audit import AuditLine, AuditOutcome
     from gapless.node.assembly import Loaded
     from gapless.node.config import AuthSection, ObserveSection
     from gapless.observe.health import Health
@@ -45,6 +48,13 @@ class Observed(Protocol):
 
     def note(self, note: Note) -> None:
         """Puts it into the operator's log."""
+
+    @property
+    def audit_room(self) -> int | None:
+        """How many lines of the audit can be taken; None: nobody writes one. Asked in any thread."""
+
+    def audit(self, line: AuditLine) -> None:
+        """Has it written, with the time of now."""
 
 
 def check_extra() -> None:
@@ -101,7 +111,8 @@ class Observing:
         if judges is not None:
             decide = _Decisions(loaded, node, loop)
             reception = Reception(judges.values(), is_local=is_local)
-            gate = Gate(reception, decide.refusal, decide.note, secure=transport.encrypts)
+            visits = None if node.audit_room is None else Visits(decide.tell, lambda: node.audit_room != 0)
+            gate = Gate(reception, decide.refusal, decide.note, secure=transport.encrypts, visits=visits)
         assert isinstance(transport, LendsSockets)
         sockets, address = await transport.bind(section.address)
         pages = Pages(name, health, Snapshots(loop, node.parts), lambda: [SERVING.gauge(False, name)], gate)
@@ -136,6 +147,11 @@ class _Decisions:
         """For the operator's log."""
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._node.note, Note(Subject.CLIENT, text))
+
+    def tell(self, principal: Principal, address: str, outcome: AuditOutcome, reason: str) -> None:
+        """For the audit."""
+        with suppress(RuntimeError):  # as above
+            self._loop.call_soon_threadsafe(self._node.audit, of_observer(principal, address, outcome, reason))
 
     async def _decide(self, principal: Principal) -> str:
         return self._authority.refusal(principal, Action.OBSERVE, STATUS)

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from gapless.core.network.facts import ShutOut
     from gapless.core.ports import LogQuestion, Operation
     from gapless.core.server.audit import AuditLine
+    from gapless.core.traces import Logged, Matched
     from gapless.node.link_owner import LinkOwner
     from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless.node.rules_watch import RulesWatch
+    from gapless.observe.spans import BrokerSpans
     from gapless.security.audit_file import AuditWriter
     from gapless.spi import Link, LogVolume, Transport
 
@@ -92,12 +94,14 @@ class AsyncShell:
         make_links: Callable[[AsyncShell], NodeLinks | None] = lambda _: None,
         transports: Sequence[Transport] = (),
         audit: AuditWriter | None = None,
+        spans: BrokerSpans | None = None,
     ) -> None:
         """`make` recovers the machine; raises what it raises. `make_links`: those to other nodes, if it has any.
 
         `watch_rules`: who looks whether other rules are to count.
         `transports`: those that the node listens with. What they find wrong becomes alarms.
         `audit`: of all shells of the node; None: none is configured.
+        `spans`: makes spans of what the machine tells of sampled batches; None: nobody wants any.
 
         `on_failed` is called once, if the machine or the storage fails, or a later process of the node counts;
         `alarms` is of all shells of the node.
@@ -132,6 +136,7 @@ class AsyncShell:
             lambda: machine.links_closed,
             self._look_elsewhere,
         )
+        self._spans = spans
         self._audit = audit
         if audit is not None:
             audit.listen(partial(self._from_thread, machine.on_audit_room), partial(self._from_thread, self.alarm))
@@ -312,6 +317,11 @@ class AsyncShell:
         """For the operator's log."""
         self._notes.note(note)
 
+    def trace(self, traced: Logged | Matched, turn: int) -> None:
+        """For whoever makes spans."""
+        if self._spans is not None:
+            self._spans.hear(traced, turn)
+
     def audit_room(self) -> int:
         """So many lines may come until requests have to wait."""
         return self._audit.room if self._audit is not None else WITHOUT_END
@@ -364,6 +374,8 @@ class AsyncShell:
         self.machine.turn()
         if self.links is not None:
             self.links.flush()
+        if self._spans is not None:
+            self._spans.on_turn()
         self._turns.observe((time.perf_counter_ns() - began) / 1e9)
 
     # Syncs.
@@ -381,6 +393,8 @@ class AsyncShell:
         now = time.perf_counter_ns()
         self._syncing.pop(began, None)
         self._syncs.observe((now - began) / 1e9)
+        if self._spans is not None and error is None:
+            self._spans.on_synced(now - group.written[-1], now - began)
         self._commit.on_synced(group, error, now)
         if self._synced is not None and not self._commit.busy:
             self._synced.set_result(None)

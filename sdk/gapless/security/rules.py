@@ -12,10 +12,11 @@ A question is decided in three steps:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from gapless.core.ports import Action
 from gapless.core.principals import Principal
@@ -28,7 +29,9 @@ EVERYBODY: Final = "*"
 EVERYTHING: Final = "*"
 GROUP: Final = "group:"
 DECISIONS_MAX: Final = 8192
-"""So many decisions are kept."""
+"""So many decisions are kept about topics, which are asked about with every batch."""
+SELDOM_MAX: Final = 1024
+"""So many about the rest: of a hundred thousand durable subscriptions each is asked about once when rules change."""
 LENGTH_MAX: Final = 1024
 """A decision about something longer is not kept."""
 TOPIC: Final = "topic "
@@ -37,8 +40,7 @@ LISTINGS: Final = ("subscriptions", "pubends")
 """Listings in which each row is decided about by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True, gc=False):
     """A table [[allow]] or [[deny]], checked. An empty tuple says nothing, where something may be left out."""
 
     place: str
@@ -69,8 +71,7 @@ class Rule:
         return not self.names_durables and (not self.topics or "#" in self.topics)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True, gc=False):
     """The answer to a question, and why."""
 
     allowed: bool
@@ -105,6 +106,8 @@ def is_own(principal: Principal, client_id: str) -> bool:
 class _Share:
     """The rules of one kind for one name, one group, or everybody. What an action needs is laid out once it is used."""
 
+    __slots__ = ("_of", "_trees", "rules")
+
     def __init__(self) -> None:
         self.rules: list[Rule] = []
         self._of: dict[Action, list[Rule]] = {}
@@ -129,6 +132,10 @@ class _Share:
         return self._trees[action]
 
 
+_Shares: TypeAlias = dict[tuple[bool, str], _Share]
+"""For each kind of rule, and name, group, or everybody."""
+
+
 class Rules:
     """All rules that count, none of which ever changes. It is an `Authorizer`."""
 
@@ -140,11 +147,15 @@ class Rules:
         self.warnings = tuple(warnings)
         self.name = _name_of(self.rules)
         """Names them, wherever they stand: the same rules have the same name at all nodes."""
-        self._shares: dict[tuple[bool, str], _Share] = {}
+        self._shares: _Shares = {}
         for rule in self.rules:
             for who in dict.fromkeys(rule.who):
                 self._shares.setdefault((rule.denies, who), _Share()).rules.append(rule)
+        # Of the shares, and not of this object: in a cycle it would outlive whatever takes its place, with all that was
+        # decided, until Python's collector finds it; and that would be long.
+        self._decide = partial(_decide, self._shares)
         self._decided = lru_cache(maxsize=DECISIONS_MAX)(self._decide)
+        self._decided_seldom = lru_cache(maxsize=SELDOM_MAX)(self._decide)
 
     def refusal(self, principal: Principal, action: Action, resource: Resource) -> str:
         """Returns why the action is refused, for the principal; "" if it is allowed."""
@@ -153,31 +164,39 @@ class Rules:
 
     def explain(self, principal: Principal, action: Action, resource: Resource) -> Decision:
         """Returns whether an action is allowed, which rule decides that, and a text that says so."""
-        length = len(resource) if isinstance(resource, str) else sum(map(len, resource))
-        return (self._decide if length > LENGTH_MAX else self._decided)(principal, action, resource)
+        if isinstance(resource, str):
+            length, decided = len(resource), self._decided
+        else:
+            length, decided = sum(map(len, resource)), self._decided_seldom
+        return (self._decide if length > LENGTH_MAX else decided)(principal, action, resource)
 
-    # How it is decided.
 
-    def _decide(self, principal: Principal, action: Action, resource: Resource) -> Decision:
-        said = f"principal {principal.name!r} may not {_told(action, resource)}"
-        allow = _first(self._found(principal, action, resource, denies=False))
-        if allow is None:
-            return Decision(False, None, f"{said}: {_missing(action, resource)}")
-        deny = _first(self._found(principal, action, resource, denies=True))
-        if deny is not None:
-            return Decision(False, deny, f"{said}: {_denied(deny, action, resource)}")
-        return Decision(True, allow, f"{allow.place} allows it")
+# ------------------------------------------------------------------------------------ how it is decided
 
-    def _found(self, principal: Principal, action: Action, resource: Resource, *, denies: bool) -> Iterator[Rule]:
-        """Yields rules that concern a question: of each name, group, and of those for everybody the first, and more."""
-        find = _finder(principal, action, resource, denies=denies)
-        # A name that looks like a group's, or like that of everybody, is a name all the same: it has no rules.
-        named = principal.name != EVERYBODY and not principal.name.startswith(GROUP)
-        names = [principal.name] if named else []
-        for who in (*names, *(GROUP + group for group in sorted(principal.groups)), EVERYBODY):
-            share = self._shares.get((denies, who))
-            if share is not None:
-                yield from find(share)
+
+def _decide(shares: _Shares, principal: Principal, action: Action, resource: Resource) -> Decision:
+    said = f"principal {principal.name!r} may not {_told(action, resource)}"
+    allow = _first(_found(shares, principal, action, resource, denies=False))
+    if allow is None:
+        return Decision(False, None, f"{said}: {_missing(action, resource)}")
+    deny = _first(_found(shares, principal, action, resource, denies=True))
+    if deny is not None:
+        return Decision(False, deny, f"{said}: {_denied(deny, action, resource)}")
+    return Decision(True, allow, f"{allow.place} allows it")
+
+
+def _found(
+    shares: _Shares, principal: Principal, action: Action, resource: Resource, *, denies: bool
+) -> Iterator[Rule]:
+    """Yields rules that concern a question: of each name, group, and of those for everybody the first, and more."""
+    find = _finder(principal, action, resource, denies=denies)
+    # A name that looks like a group's, or like that of everybody, is a name all the same: it has no rules.
+    named = principal.name != EVERYBODY and not principal.name.startswith(GROUP)
+    names = [principal.name] if named else []
+    for who in (*names, *(GROUP + group for group in sorted(principal.groups)), EVERYBODY):
+        share = shares.get((denies, who))
+        if share is not None:
+            yield from find(share)
 
 
 def _name_of(rules: Iterable[Rule]) -> str:

@@ -142,6 +142,8 @@ class _Level(Generic[T]):
 class PatternTree(Generic[T]):
     """Values filed under topic patterns and found by topic. The search follows only patterns that match so far."""
 
+    __slots__ = ("_root",)
+
     def __init__(self) -> None:
         self._root: _Level[T] = _Level()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
@@ -128,21 +129,28 @@ class Publisher(Blocking[awaited.Publisher]):
         `gapless.Publisher.send_all` for the rest.
         """
         parts: deque[Call[list[Receipt]]] = deque()
+        sendings: dict[tracing.Sending[Message], None] = {}
         has_failed = False
         try:
-            yield from self._receipts(messages, parts, timeout)
+            yield from self._receipts(messages, parts, sendings, timeout)
         except GaplessError:
             has_failed = True
             raise
         finally:
+            for sending in list(sendings):
+                sending.end()
             for part in parts:
                 if not (has_failed and part.is_done):  # what became of later ones follows from that error
                     part.leave()
 
     def _receipts(
-        self, messages: Iterable[Message], parts: deque[Call[list[Receipt]]], timeout: float | None
+        self,
+        messages: Iterable[Message],
+        parts: deque[Call[list[Receipt]]],
+        sendings: dict[tracing.Sending[Message], None],
+        timeout: float | None,
     ) -> Iterator[Receipt]:
-        """Publishes, and yields receipts. `parts`: the batches on their way."""
+        """Publishes, and yields receipts. `parts`: the batches on their way; `sendings`: their spans."""
         encoder = self._awaited.new_encoder()
         bytes_max = self._awaited.limits.max_event_bytes
         portion = ReadAhead()
@@ -156,11 +164,18 @@ class Publisher(Blocking[awaited.Publisher]):
                     reading = portion.read(source, listed)
                 except Exception as raised:  # noqa: BLE001 - it is raised after the receipts of the messages before it
                     error, reading = raised, False
-                encoded = encoder.encode_all(listed, bytes_max)
+                sending = tracing.Sending(listed, self._awaited.topic)
+                encoded = encoder.encode_all(sending.messages, bytes_max)
                 portion.adapt(encoded)
-                for columns in encoded.columns.portions(batch_bytes(self._awaited.limits), BATCH_EVENTS):
+                batches = list(encoded.columns.portions(batch_bytes(self._awaited.limits), BATCH_EVENTS))
+                for number, columns in enumerate(batches, 1):
                     parts.append(self._runner.prepare(_Part(self._awaited, columns), self._note))
+                    if number == len(batches) and sending.is_traced:
+                        sendings[sending] = None
+                        parts[-1].on_done = partial(_end, sending, sendings, parts[-1], encoded.error)
                     parts[-1].start()
+                if not batches:
+                    sending.end(encoded.error)
                 if encoded.error is not None:
                     error, reading = encoded.error, False
             while parts and (parts[0].is_done or not reading or len(parts) >= PARTS_MAX):
@@ -181,6 +196,17 @@ class Publisher(Blocking[awaited.Publisher]):
     def _note(self, done: asyncio.Future[Any]) -> None:
         """A caller has gone before it had the outcome of its call: `flush` or `close` raises the error."""
         self._awaited.note_unheard(done.exception())
+
+
+def _end(
+    sending: tracing.Sending[Message],
+    sendings: dict[tracing.Sending[Message], None],
+    part: Call[list[Receipt]],
+    error: Exception | None,
+) -> None:
+    """The last batch of a span is answered."""
+    sendings.pop(sending, None)
+    sending.end(part.error or error)
 
 
 class _Part:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 from typing_extensions import Unpack
 
 import gapless.client.session as awaited
+from gapless import tracing
 from gapless.core.client import Gap, Silence
 from gapless.core.client.consuming.held import HeldEvent
 from gapless.core.stream.events import Event
@@ -229,7 +230,8 @@ class Transactions:
 
     def commit(self) -> list[Receipt]:
         """Commits what was handed out and sent since the last commit. Returns the receipts of the messages."""
-        return self._runner.call(self._transactions.commit, back=self._note)
+        caller = tracing.current()
+        return self._runner.call(lambda: self._transactions.commit(caller), back=self._note)
 
     def rollback(self) -> None:
         """Forgets the messages, and has everything handed out again that was, and is not committed."""

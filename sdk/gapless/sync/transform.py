@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import gapless.client.transform as awaited
 from gapless.client.batches import Batch
@@ -24,21 +24,22 @@ GapT = TypeVar("GapT")
 class InputBatch(Batch):
     """Events of one pubend, of which a transform makes outputs."""
 
-    __slots__ = ("_batch", "_runner")
+    __slots__ = ("_batch", "_runner", "_transform")
 
-    def __init__(self, runner: Runner, batch: AwaitedBatch) -> None:
+    def __init__(self, runner: Runner, batch: AwaitedBatch, transform: awaited.Transform[Any]) -> None:
         """For gapless itself."""
         super().__init__(batch.pubend, batch._content, batch._origin, batch._positions)  # noqa: SLF001 - its own base
         self._runner = runner
         self._batch = batch
+        self._transform = transform
 
     def publish(self, messages: Iterable[Message], timeout: float | None = None) -> None:
         """Publishes what follows from this batch, with the position behind it; see `gapless.InputBatch.publish`.
 
         It reads `messages` in the caller's thread.
         """
-        listed = list(messages)
-        self._runner.call(lambda: self._batch.publish(listed), timeout)
+        outputs = self._transform.outputs(messages)
+        self._runner.call(lambda: self._transform.publish(self._batch, outputs), timeout)
 
 
 class Transform(Blocking[awaited.Transform[GapT]], Generic[GapT]):
@@ -68,7 +69,7 @@ class Transform(Blocking[awaited.Transform[GapT]], Generic[GapT]):
             batch = await self._awaited.__anext__()
         except StopAsyncIteration:
             return None
-        return InputBatch(self._runner, batch) if isinstance(batch, AwaitedBatch) else batch
+        return InputBatch(self._runner, batch, self._awaited) if isinstance(batch, AwaitedBatch) else batch
 
     def _give_back(self, done: asyncio.Future[InputBatch | GapT | None]) -> None:
         """A caller has gone before it had a batch: the next one gets it."""

@@ -159,6 +159,7 @@ class SubscriberHostingBroker:
         self._hosting.payload_max = context.max_delivery_bytes
         self._hosting.is_audited = context.audited
         self._hosting.limits = context.limits
+        self._hosting.traces = context.traces
         if catch_up is not None:
             self._hosting.catch_up = catch_up
             self._hosting.memory = Memory(catch_up.memory_bytes)
@@ -198,7 +199,7 @@ class SubscriberHostingBroker:
         self._pinned = Pinned(self._hosting, self._holders)
         self._connect_roaming(context)
         self._behind = Behind(self._hosting)
-        self._listings = Listings(self._hosting, self._waiting, self._sharing)
+        self._listings = Listings(self._hosting, self._waiting, self._sharing, self._pinned.held_back)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting)
         self._urgent = False

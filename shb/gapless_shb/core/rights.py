@@ -163,7 +163,8 @@ class Rights:
             check_may_have(self._hosting, principal, subscription)
         except RefusedError as refused:
             self._hosting.tell_audit_of_loss(principal, session, subscription, str(refused))
-            return refused
+            # Its traceback leads to whoever is given it: a cycle, for each of a hundred thousand.
+            return refused.with_traceback(None)
         return None
 
     def _note(self, subscription: SubscriptionRecord) -> None:

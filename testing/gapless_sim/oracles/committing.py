@@ -10,7 +10,7 @@ import msgspec
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
-from gapless.core.wire.messages import OnChange
+from gapless.core.wire.messages import OnChange, StartAt
 from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, CommitRecord
 from gapless_sim.oracles.judge import Judge
 
@@ -80,17 +80,20 @@ class J1Marked(Judge):
         """A consumer has the subscription now.
 
         What had lapsed is made anew, perhaps for one whose answer was lost: what nobody committed may come again, as if
-        it had never come. With another filter another event is the first one, and how often a later one was tried is
-        not known any more.
+        it had never come; and at a token it begins there, whatever was committed above. With another filter another
+        event is the first one, and how often a later one was tried is not known any more.
         """
         if consumer.by_ranges:
             return  # it commits nothing, and goes on for nobody
         number = _origin(consumer.row).number
         is_another = result.created or self._sids.get(number, result.sid) != result.sid
         self._sids[number] = result.sid
-        for (of, _), handed in self._handed.items():
+        at_token = self.model.creator_of(consumer).wanted.start is StartAt.TOKEN
+        for (of, pubend), handed in self._handed.items():
             if of == number and is_another:
                 handed.times, handed.counted = {}, {}
+                if at_token:
+                    handed.committed = min(handed.committed, begins.get(pubend, -1))
             elif of == number and of != consumer.row.number:
                 handed.counted = {}
         latest = self._latest.get(number)

@@ -174,6 +174,8 @@ class I5Noted(Judge):
         account = self.model.accounts[consumer.row.number]
         share, home = self.model.share_of(account, item.pubend), account.broker
         lost_more = home in self.model.wiped_brokers or home in self.model.damaged_brokers or home in self._unreadable
+        # Of a retired one what it had not delivered is lost, and its PFS covers nothing up to there from then on.
+        lost_more |= account.shb in self.model.retired_shbs
         if share is None or not share.history.sound or not account.durable or lost_more:
             return
         since = self._since.get((home, item.pubend, account.sid), FOREVER)

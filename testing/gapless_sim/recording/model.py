@@ -18,6 +18,7 @@ from gapless.core.ports import Put
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.wire.messages import AttachedTo, OnChange, StartAt, Subscribe, Subscribed
 from gapless.core.wire.tokens import CheckpointToken
+from gapless.errors import SubscriptionTakenOverError
 from gapless_shb.core.state.places import home_of
 from gapless_sim.recording.accounts import Account, History, Logged, Share, add_tick
 from gapless_sim.recording.event_ages import Ages
@@ -355,13 +356,32 @@ class Model(Oracle):
         self._note_remade(consumer, account, result.sid, begins, is_another=is_another)
         is_first = is_another or account.damaged
         if is_first:
-            account.begin(result.sid, consumer.wanted, self.world.now)
+            account.begin(result.sid, self.creator_of(consumer).wanted, self.world.now)
             # The answer may be older than the disk: whoever reads it late has what is gone already.
             account.damaged = not self._received.has_given(account.broker, consumer.core.seal)
         # It may have lapsed while the answer was on its way.
         account.lapsed = self._lapses.has(account.broker, account.sid)
         for pubend, tick in begins_of(consumer, begins).items():
             self._begin_on(consumer, account, pubend, tick, is_first=is_first)
+
+    def creator_of(self, consumer: Consumer) -> Consumer:
+        """Who may have begun the creation that a consumer was answered with: one that asked with a token, if any.
+
+        That one lost the name to a later consumer of its client before it ever had it. The creation went on.
+        """
+        name = consumer.row.client_id, consumer.row.name
+        others = (other for account in self.accounts.values() for other in account.consumers)
+        return next(
+            (
+                other
+                for other in others
+                if (other.row.client_id, other.row.name) == name
+                and other.wanted.start is StartAt.TOKEN
+                and isinstance(other.error, SubscriptionTakenOverError)
+                and not other.core.sid
+            ),
+            consumer,
+        )
 
     def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
         """The application needs nothing up to there."""

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from gapless_sim.world.application import SimClient
     from gapless_sim.world.consumer import Row
 
-STRANGE = (SubscriptionNotFoundError, SubscriptionMismatchError, InvalidTokenError)
-"""How a broker answers that has lost its disk, and does not know what it knew."""
 MADE_ANOTHER = (SubscriptionMismatchError, ConfigurationError)
 """What a consumer meets whose name is another subscription's; the second with a token and `on_change="jms"`."""
+STRANGE = (SubscriptionNotFoundError, InvalidTokenError, *MADE_ANOTHER)
+"""How a broker answers that has lost its disk, and does not know what it knew."""
 CHANGED = (SubscriptionNotFoundError, SubscriptionMismatchError, SubscriptionTakenOverError, SubscriptionInUseError)
 """How a broker answers who wants what a subscription was before."""
 SMALL_WINDOW = 64

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, Note, RaisedAlarm
     from gapless.core.ports import LogQuestion, Operation
     from gapless.core.server.audit import AuditLine
+    from gapless.core.traces import Logged, Matched
     from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless_sim.world.clocks import NodeClock
     from gapless_sim.world.core_links import NodeLinks
@@ -515,6 +516,9 @@ class SimBroker:
 
     def note(self, note: Note) -> None:
         """For the operator's log, which nobody reads."""
+
+    def trace(self, traced: Logged | Matched, turn: int) -> None:
+        """Nobody makes spans."""
 
     def audit_room(self) -> int:
         """Nobody writes an audit."""

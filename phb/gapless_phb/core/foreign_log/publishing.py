@@ -16,6 +16,7 @@ from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Ver
 from gapless.core.outbox import Outbox
 from gapless.core.ports import Authorizer, LogMark
 from gapless.core.stream.ticks import Tick
+from gapless.core.traces import Sampler, logged
 from gapless_phb.core import gauges
 from gapless_phb.core.foreign_log.appends import Appends
 from gapless_phb.core.foreign_log.followed import FollowedLog, Judged
@@ -52,6 +53,7 @@ class NumberedPublishing:
         settings, outbox = context.settings, context.outbox
         self._log = log
         self._published = published
+        self._traced = Sampler(context.traces, log.grain)
         self._outbox = outbox
         self._timers = timers
         self._checkpoint = saved.checkpoint.tick
@@ -183,6 +185,8 @@ class NumberedPublishing:
             known.proven = max(known.proven, mark.epoch)
         if batch is not None:
             self._published.on_logged(batch, now)
+            if self._traced.chooses(batch.tick, batch.last_tick):
+                self._outbox.emit(logged(self._log.pubend, batch.tick, batch.columns, batch.came, is_in_volume=False))
             self._handler.acknowledge(batch)
             if batch.publisher.closed:
                 self._handler.forget(batch.publisher)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Then
-from gapless.core.stream.ticks import SECOND, Tick, tick_at
+from gapless.core.stream.ticks import MILLISECOND, SECOND, Tick, tick_at
+from gapless.core.traces import Sampler, logged
 from gapless_phb.core import gauges, source
 from gapless_phb.core.own_log.clock import TickClock
 from gapless_phb.core.own_log.log import Log
@@ -53,6 +54,7 @@ class OwnLogSource:
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox
         self._published = Published(context.publish_seconds)
+        self._traced = Sampler(context.traces, MILLISECOND)
         self._timers = timers
         self._last = recovered.last
         self._is_new = recovered.is_new
@@ -211,6 +213,8 @@ class OwnLogSource:
         for batch in self.log.appended(indices, now):
             self._publishers.on_durable(batch)
             self._published.on_logged(batch, now)
+            if self._traced.chooses(batch.tick, batch.last_tick):
+                self._outbox.emit(logged(self.log.pubend, batch.tick, batch.columns, batch.came, is_in_volume=True))
             # It was closed while this batch was on its way to the disk, and could not be forgotten then.
             if batch.publisher.closed:
                 self._publishing.forget(batch.publisher)

@@ -37,8 +37,8 @@ REPORT: Final = 14
 """The kind of a `Private` that holds Reports."""
 REPORT_BYTES: Final = 1 << 20
 """After so many bytes of a pubend a report does not wait for the next beat."""
-RECEIVED_MAX: Final = 16
-"""So many stretches are remembered where nothing is cached."""
+REMEMBERED_MAX: Final = 16
+"""So many stretches of a pubend are remembered where nothing is cached."""
 
 
 class Report(Struct, array_like=True, frozen=True, gc=False):
@@ -83,6 +83,8 @@ class CopiedPubend(RelayedPubend):
     """What has come, where nothing is cached."""
     unreported: int = 0
     """Bytes that have come since the last report."""
+    safe_gone: IntervalSet = field(default_factory=IntervalSet)
+    """Where events were let go of that were safe, and nothing can be said of silence: it counts as had."""
     evicted: Tick = 0
     """The highest tick of an event that was let go of for lack of room: no copy reaches below it."""
     ages: deque[tuple[int, Tick]] = field(default_factory=deque)
@@ -138,16 +140,22 @@ class Copies:
         """Returns the newest stretch of which all is known here: what an eviction has taken is below it."""
         if not pubend.has_below:
             return pubend.has.ranges[-1] if pubend.has else (0, 0)
-        hi = pubend.cache.known_upto
+        *_, gone_upto = pubend.safe_gone.ranges[-1] if pubend.safe_gone else (0, 0)
+        lo = hi = max(pubend.cache.known_upto, gone_upto)
         floor = max(pubend.cache.base, pubend.evicted)
-        return (self._relay.stretch(pubend, hi, floor, {}), hi) if hi > floor else (hi, hi)
+        while lo > floor:
+            gone = pubend.safe_gone.within(floor, lo)
+            top = gone[-1] if gone and gone[-1][1] == lo else None
+            below = top[0] if top is not None else self._relay.stretch(pubend, lo, floor, {})
+            if below == lo:
+                break
+            lo = below
+        return lo, hi
 
     def received(self, pubend: CopiedPubend, knowledge: Knowledge) -> None:
         """Something has come. Much of it is reported at once."""
         if not pubend.has_below:
-            pubend.has.add(knowledge.lo, knowledge.hi)
-            if len(pubend.has) > RECEIVED_MAX:
-                pubend.has.remove(0, pubend.has.ranges[0][1])
+            _remember(pubend.has, knowledge.lo, knowledge.hi)
         pubend.unreported += knowledge.data.size
         if pubend.unreported >= REPORT_BYTES:
             self._ring.say_status(self._report({pubend.meta.pubend: pubend}))
@@ -296,6 +304,8 @@ class Copies:
             kept_data = data.select(kept) if kept else data.slice(0, 0)
             if left is RAW:
                 self._forget(pubend, max(lo, begin), hi, kept_data)
+                if safe is not None:
+                    _remember(pubend.safe_gone, max(lo, begin), hi)
             else:
                 pubend.cache.let_go(max(lo, begin), hi, kept_data, left, lo)
 
@@ -324,6 +334,13 @@ class Copies:
             pubend.cache.forget(lo, tick - 1)
             lo = tick
         pubend.cache.forget(lo, hi)
+
+
+def _remember(stretches: IntervalSet, lo: Tick, hi: Tick) -> None:
+    """Adds a stretch; of too many the lowest is forgotten."""
+    stretches.add(lo, hi)
+    if len(stretches) > REMEMBERED_MAX:
+        stretches.remove(0, stretches.ranges[0][1])
 
 
 def _mask(data: EventBatch, ranges: IntervalSet) -> int:

@@ -17,6 +17,7 @@ from gapless_routing.delta.options import options_of
 from gapless_routing.delta.ring import BEAT, STATUS, Ring
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Serving, explained
 from gapless_routing.delta.tree import Tree, check_map
+from gapless_routing.delta.ways import NO_WAY, Ways
 
 READY = Family("gapless_router_ready", "Whether it knows what all SHBs want; else it is bypassed where it can be.")
 
@@ -31,6 +32,7 @@ class DeltaRouter(RelayRouter):
         super().__init__()
         self._tree: Tree
         self._ring: Ring
+        self._ways: Ways
         self._interests: SideInterests
         self._streams: Serving
         self._has_changed = False
@@ -43,6 +45,7 @@ class DeltaRouter(RelayRouter):
         state = self._begin(now, context)
         self._tree = Tree(context.network, context.broker, options.reach)
         self._ring = Ring(state, self._tree, options)
+        self._ways = Ways(state, self._tree, self._ring)
         self._links = self._ring.links
         self._progress = ProgressTable(state, self._links, self._next_hops)
         self._interests = SideInterests(state, self._tree, self._ring, options, self._on_heard, self._read)
@@ -73,24 +76,12 @@ class DeltaRouter(RelayRouter):
         return broker in self._tree
 
     def has_way(self, to: BrokerId) -> bool:
-        """Whether anybody on the way to a broker is live, as far as this one reaches."""
-        return to in self._tree and bool(self._ring.on_way(to))
+        """Whether anybody on the way to a broker is live, and leads there, as far as this one knows."""
+        return to in self._tree and bool(self._ways.steps(to))
 
     def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
-        """Sends a message one step on its way to a certain broker.
-
-        Where several brokers on the way are live, a nearer one has been bypassed, or is about to be: so it goes to the
-        farthest mostly, and now and then to any of them. Whoever sent it repeats it, and one of the ways leads there.
-        Not in turns: what is repeated in step with them would take the same way for ever.
-        """
-        if to not in self._tree or to == self._state.broker:
-            return
-        if sender is not None and self._tree.first(to) == self._tree.first(sender):
-            return  # two brokers with different maps would send it to and fro
-        steps = self._ring.on_way(to)
-        if steps:
-            step = steps[-1] if self._state.draw(4) else steps[self._state.draw(len(steps))]
-            self._links.send(step, message, address)
+        """Sends a message one step on its way to a certain broker."""
+        self._ways.send(to, message, sender, address)
 
     # How it is done.
 
@@ -101,6 +92,7 @@ class DeltaRouter(RelayRouter):
             SERVED: self._streams.on_served,
             UNSERVE: self._streams.on_unserve,
             REPORT: self._streams.copies.on_report,
+            NO_WAY: self._ways.on_no_way,
         }
 
     def _timer_handlers(self) -> TimerHandlers:

@@ -369,7 +369,9 @@ class Serving(PubendFlow[ServedPubend]):
         cache = stream.cache
         self._forget(stream, broker)
         stream.numbers[broker] = number
-        stream.outward[broker] = Outward(sent=cache.known_upto, told=min(stream.meta.stable, cache.known_upto))
+        # What was let go of is not new when it comes again, whatever is known now: who misses it asks (TD12).
+        sent = max(cache.known_upto, stream.let_go_upto)
+        stream.outward[broker] = Outward(sent=sent, told=min(stream.meta.stable, cache.known_upto))
         stream.copying[broker] = (IntervalSet([(cache.base, cache.known_upto)]) - has).ranges
 
     def on_unserve(self, broker: BrokerId, data: bytes) -> None:

@@ -347,6 +347,12 @@ def of_publisher(request: OpenRequest, pubend: PubendId) -> AuditLine:
     return AuditLine(0, principal, "", "", "creation", "publish", pubend, name, "ok", "", None)
 
 
+def of_observer(principal: Principal, address: str, outcome: AuditOutcome, reason: str) -> AuditLine:
+    """What the node tells of somebody who has come over HTTP to look at its figures."""
+    why = cut(reason, REASON_MAX)
+    return AuditLine(0, principal, address, "", "admission", "observe", "status", "", outcome, why, None)
+
+
 def of_rules(name: str, what: str) -> AuditLine:
     """What the node tells of the rules that count: that they do, and that they hold."""
     return AuditLine(0, NOBODY, "", "", "rules", "manage", "rules", cut(name, NAME_MAX), "ok", what, None)

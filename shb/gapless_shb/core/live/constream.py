@@ -401,6 +401,8 @@ class Constream(ServedPubend):
             self.newest_event = batch.ticks[-1]
             delivery = LiveDelivery(self, batch, previous)
             self._state.unsaved |= delivery.run(self._state.matcher, self.scheduler.page_cache, wall)
+            if self.traced.chooses(batch.ticks[0], batch.ticks[-1]):
+                self._state.outbox.emit(delivery.traced)
             self.scheduler.demoted += len(delivery.demoted)
             for demoted in delivery.demoted:
                 self._start_reader(*demoted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, Tick, wall_at
+from gapless.core.traces import Matched
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.catch_up.page_cache import PageCache
 from gapless_shb.core.catch_up.pages import Page, StepMasks, above
@@ -31,6 +32,14 @@ class LiveDelivery:
         self._payloads: dict[int, bytes] = {}
         self.demoted: list[tuple[Consumer, SubscriptionPosition, Tick]] = []
         """Consumers without credit for their events, and from where a reader has to serve each of them (T26)."""
+        self._sent = 0
+        """How many events went to consumers."""
+
+    @property
+    def traced(self) -> Matched:
+        """What the node makes spans of, once this has run; at least one of the events is chosen for that."""
+        stream, batch = self._stream, self._batch
+        return Matched(stream.pubend, batch.at(stream.traced.places(batch.ticks)), len(batch), self._sent)
 
     def run(self, matcher: BatchMatcher, page_cache: PageCache, wall: int) -> bool:
         """Matches, notes and sends. Returns whether the PFS has something to make durable."""
@@ -59,6 +68,7 @@ class LiveDelivery:
                     sent += self._send(
                         sid, consumer, position, due if floor < self._first else due & above(ticks, floor)
                     )
+        self._sent = sent
         if sent:
             stream.counts.live += sent
             if stream.meta.timed:

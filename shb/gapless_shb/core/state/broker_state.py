@@ -73,5 +73,7 @@ class BrokerState:
         """The limit of a delivery's payload."""
         self.ask_home: Callable[[int, PubendId, Tick, Tick, int], HomeSays | None] = lambda *_: ALL_IS_SAID
         """What the home of a guest says of lost ticks; see `Guests.ask_home`."""
+        self.traces = 0.0
+        """`RoleContext.traces`."""
         self.unsaved = False
         """A mark of the turn: something has to be made durable with the next checkpoint, which is due soon."""

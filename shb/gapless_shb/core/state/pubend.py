@@ -18,6 +18,7 @@ from gapless.core.network.facts import Held, Hold, PubendMeta
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, tick_at
+from gapless.core.traces import Sampler
 from gapless.core.wire.messages import GapReason
 from gapless_shb.core.pfs.index import Pfs
 from gapless_shb.core.state.broker_state import BrokerState
@@ -63,6 +64,7 @@ class ServedPubend:
 
         Events below it may have been given up without asking this SHB.
         """
+        self.traced = Sampler(state.traces, meta.grain)
         self.pfs = pfs
         self.positions: dict[int, SubscriptionPosition] = {}
         self.retention_floor = RetentionFloor()

@@ -78,10 +78,18 @@ class Listing:
 class Listings:
     """Answers ListSubscriptions."""
 
-    def __init__(self, hosting: Hosting, waiting: Waiting, sharing: SharedSubscriptions) -> None:
+    def __init__(
+        self,
+        hosting: Hosting,
+        waiting: Waiting,
+        sharing: SharedSubscriptions,
+        held_back: Callable[[SubscriptionRecord], int | None],
+    ) -> None:
+        """`held_back`: says about how many bytes of logs a subscription holds back, if that is known."""
         self._hosting = hosting
         self._sharing = sharing
         self._waiting = waiting
+        self._held_back = held_back
         self._listings: dict[int, Listing] = {}
         self.telling: deque[Listing] = deque()
         """The lists that are complete, and have parts to be sent."""
@@ -231,6 +239,7 @@ class Listings:
             roams=self._hosting.places.has_home(subscription.name),
             phase=self._hosting.registry.phase(sid).value,
             waiting=tuple(map(told, self._waiting.of(sid)[:WAITING_MAX])),
+            pinned_bytes=self._held_back(subscription),
             sharing=self._sharing.listed(sid, listing.asked_at),
         )
 

@@ -3,11 +3,15 @@
 An SHB knows ticks, and the host of a pubend knows bytes. So every few seconds, a portion in each turn, this finds how
 far behind each limited principal is on each pubend, and asks the hosts how many bytes lie above that (protocol:
 pinning). What a host has answered last counts until it answers again, or until nothing there is held back any more.
+
+The hosts are also asked about the positions of the subscriptions themselves, for listings: of each pubend about so many
+of them at most that it is one mail more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import chain, islice, repeat
@@ -23,12 +27,15 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state import gauges
+from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.subscriptions.holders import Holders
 
 PORTION: Final = 1000
 """So many subscriptions, or principals, are looked at in a turn: that takes some milliseconds."""
 SHOWN: Final = 20
 """So many principals get a gauge: those that hold back most."""
+POSITIONS_MAX: Final = TICKS_MAX
+"""About so many positions of subscriptions a host is asked, of each pubend. An even number; see `Positions`."""
 
 
 @dataclass(slots=True)
@@ -42,6 +49,33 @@ class HeldBack:
     """Of each pubend: up to where all of its offline subscriptions are done, and which of them is furthest behind."""
     sizes: dict[PubendId, int] = field(default_factory=dict)
     """Of each pubend: how many bytes lie above that, as its host has answered last."""
+
+
+class Positions:
+    """Where subscriptions stand, for the host to be asked: of too many places every second, and first and last."""
+
+    def __init__(self) -> None:
+        self.ticks: dict[Tick, None] = {}
+
+    def add(self, tick: Tick) -> None:
+        """A subscription stands there."""
+        self.ticks[tick] = None
+        if len(self.ticks) > POSITIONS_MAX:
+            self.ticks = dict.fromkeys(sorted(self.ticks)[::2])
+
+
+class Sizes:
+    """How many bytes lie above ticks of a pubend, as its host has answered."""
+
+    def __init__(self, above: Mapping[Tick, int], ticks: Iterable[Tick]) -> None:
+        self._ticks = sorted(ticks)
+        self._above = [above[tick] for tick in self._ticks]
+
+    def above(self, tick: Tick) -> int | None:
+        """Returns how many bytes lie above a tick, or above the next lower one of these; None outside of them."""
+        if not self._ticks or not self._ticks[0] <= tick <= self._ticks[-1]:
+            return None
+        return self._above[bisect_right(self._ticks, tick) - 1]
 
 
 class Pinned:
@@ -60,6 +94,10 @@ class Pinned:
         """The questions of this round that are not answered, by their first ticks."""
         self._above: dict[str, None] = {}
         """The principals of which the operator was told."""
+        self._positions: dict[PubendId, Positions] = {}
+        """Of subscriptions, as they were found in this round."""
+        self._sizes: dict[PubendId, Sizes] = {}
+        """How much lies above these, as hosts have answered last."""
 
     @property
     def is_working(self) -> bool:
@@ -94,21 +132,45 @@ class Pinned:
         for size, name in nlargest(SHOWN, ((size, name) for name, size in self._hosting.pinned.items())):
             yield gauges.PINNED.gauge(size, name)
 
+    def held_back(self, subscription: SubscriptionRecord) -> int | None:
+        """Returns about how many bytes of logs a subscription holds back that counts for a limit.
+
+        It is what lies above its position, whether others hold that back as well or not. Where there are very many
+        subscriptions it may be what lies above the position of another one that is somewhat further behind. None: it
+        counts for no limit, or the answer of a host is not there yet.
+        """
+        if self._limit_of(subscription) is None:
+            return None
+        total = 0
+        for stream in self._hosting.streams.values():
+            position = stream.retention_floor.pinning.get(subscription.sid) if stream.meta.timed else None
+            if position is not None:
+                sizes = self._sizes.get(stream.pubend)
+                size = None if sizes is None else sizes.above(position.done_upto)
+                if size is None:
+                    return None
+                total += size
+        return total
+
     # --------------------------------------------------------------------------------------------- looking
 
     def _look(self) -> Iterator[None]:
         """Finds who holds back how much, and asks how many bytes that is."""
         found: dict[str, HeldBack] = {}
+        self._positions = {}
         for stream in list(self._hosting.streams.values()):
             # Of a log that numbers its records, its own rules decide how long it is kept.
             for sid in tuple(stream.retention_floor) if stream.meta.timed else ():
                 self._look_at(stream, sid, found)
                 yield
         asked: dict[PubendId, dict[Tick, None]] = {}
+        for pubend, positions in self._positions.items():
+            asked[pubend] = dict(positions.ticks)
+            yield
         for name, held in found.items():
             before = self._found.pop(name, None)  # a few at a time: to free all of them at once would be a long turn
             for pubend, (tick, _) in held.lowest.items():
-                asked.setdefault(pubend, {})[tick] = None
+                asked[pubend][tick] = None
                 if before is not None and pubend in before.sizes:
                     held.sizes[pubend] = before.sizes[pubend]
             yield
@@ -122,13 +184,9 @@ class Pinned:
 
     def _look_at(self, stream: Constream, sid: int, found: dict[str, HeldBack]) -> None:
         subscription, position = self._hosting.registry.get(sid), stream.retention_floor.pinning.get(sid)
-        if subscription is None or position is None or not subscription.durable or not subscription.principal:
+        if subscription is None or position is None or (limit := self._limit_of(subscription)) is None:
             return
-        if sid in self._hosting.consumers or self._holders.lock(sid) is not None:
-            return
-        limit = self._hosting.limits.of(Principal(subscription.principal, frozenset(subscription.groups)))
-        if limit is None or limit.pinned_bytes is None:
-            return
+        self._positions.setdefault(stream.pubend, Positions()).add(position.done_upto)
         held = found.get(subscription.principal)
         if held is None:
             held = found[subscription.principal] = HeldBack(limit, sid)
@@ -136,6 +194,15 @@ class Pinned:
             held.limit, held.newest = limit, sid
         entry = position.done_upto, sid
         held.lowest[stream.pubend] = min(entry, held.lowest.get(stream.pubend, entry))
+
+    def _limit_of(self, subscription: SubscriptionRecord) -> Limit | None:
+        """Returns the limit for which a subscription counts as it is: durable, and consumed by nobody."""
+        if not subscription.durable or not subscription.principal:
+            return None
+        if subscription.sid in self._hosting.consumers or self._holders.lock(subscription.sid) is not None:
+            return None
+        limit = self._hosting.limits.of(Principal(subscription.principal, frozenset(subscription.groups)))
+        return None if limit is None or limit.pinned_bytes is None else limit
 
     def _ask(self, asked: dict[PubendId, dict[Tick, None]]) -> Iterator[None]:
         self._answers.clear()
@@ -159,7 +226,17 @@ class Pinned:
             self._hosting.pinned[name] = sum(held.sizes.values())
             self._tell(name, held)
             yield
+        yield from self._note_sizes()
         self._answers.clear()
+
+    def _note_sizes(self) -> Iterator[None]:
+        """Notes what lies above the positions of subscriptions, of each pubend about which all answers are there."""
+        self._sizes = {pubend: sizes for pubend, sizes in self._sizes.items() if pubend in self._positions}
+        for pubend, positions in self._positions.items():
+            answers = self._answers.get(pubend, {})
+            if positions.ticks.keys() <= answers.keys():
+                self._sizes[pubend] = Sizes(answers, positions.ticks)
+            yield from repeat(None, len(positions.ticks))
 
     def _tell(self, name: str, held: HeldBack) -> None:
         """Tells the operator if a principal has come above its limit, or below it again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from gapless.cli.listings import (
     pubend_json,
     show,
     subscription_cells,
+    subscription_columns,
     subscription_json,
 )
 from gapless.core.stream.ticks import OFFSET_BITS, tick_at_time
@@ -43,6 +45,8 @@ def test_subscriptions_are_listed(gapless: Gapless, url: str) -> None:
     assert (row["client_id"], row["name"], row["topics"]) == ("desk", "late", ["flights", "trains.#"])
     assert (row["selector"], row["connected"]) == ("a IS NULL", False)
     assert (row["phase"], row["waiting"]) == ("free", [])
+    assert row["pinned_bytes"] is None
+    assert "holds back" not in table
     assert len(row["acknowledged"]) == 1
     assert "flights, trains.#" in table
 
@@ -136,6 +140,22 @@ def test_what_was_not_counted_whole_is_at_least() -> None:
 
     assert (said["lag_events"], said["lag_seconds"], said["lag_complete"]) == (1200, 61.0, False)
     assert (cells["lag_events"], cells["lag"]) == ("at least 1,200", "at least 1 min 1 s")
+
+
+def test_what_is_held_back_is_shown_where_it_is_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = SubscriptionInfo("desk", "late", ("a",), "", True, CheckpointToken("here", {"p@1": 7}), 0, 0.0, True)
+    known = replace(unknown, pinned_bytes=2048)
+
+    assert [subscription_json(each)["pinned_bytes"] for each in (unknown, known)] == [None, 2048]
+    assert [subscription_cells(each)["pinned"] for each in (unknown, known, replace(known, pinned_bytes=0))] == [
+        None, "2.0 KiB", "0 bytes"
+    ]  # fmt: skip
+    assert "pinned" not in subscription_columns([unknown])
+    columns = subscription_columns([unknown, known])
+    show(Listing([unknown, known]), subscription_cells, columns, as_json=False, empty="nothing")
+    said = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in said if line.endswith("holds back")]
+    assert [line.split()[-1] for line in said if "late" in line] == ["-", "KiB"]
 
 
 @pytest.mark.parametrize(

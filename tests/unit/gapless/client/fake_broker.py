@@ -159,6 +159,8 @@ class FakeBroker:
         """How long credentials are valid."""
         self.full_disk = False
         """Whether batches are put off."""
+        self.pinned_bytes: int | None = None
+        """What listings say that each subscription holds back."""
         self.silent = False
         """Whether nothing is said: heartbeats are all that comes."""
         self.rejects = b""
@@ -674,6 +676,7 @@ class FakeBroker:
                 3,
                 1.5,
                 False,
+                pinned_bytes=self.pinned_bytes,
             )
             for sub in self.subscriptions.values()
             if sub.name is not None

@@ -154,6 +154,16 @@ async def test_subscriptions_are_listed(network: FakeNetwork) -> None:
     assert (info.connected, info.lag_events, info.lag_seconds, info.lag_complete) == (True, 3, 1.5, False)
     assert info.acknowledged.ticks == {PUBEND: BASE}
     assert info.acknowledged.network == "net"
+    assert info.pinned_bytes is None
+
+
+async def test_a_listing_says_what_a_subscription_holds_back(network: FakeNetwork) -> None:
+    network.broker.pinned_bytes = 700
+    async with gapless.connect(ADDRESS, client_id="c") as connection, connection.session() as session:
+        async with session.subscribe("t", name="s"):
+            (info,) = await connection.subscriptions()
+
+    assert info.pinned_bytes == 700
 
 
 async def test_pubends_are_listed(network: FakeNetwork) -> None:

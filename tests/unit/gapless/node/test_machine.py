@@ -33,7 +33,9 @@ from gapless.core.server.authority import Authority
 from gapless.core.server.budgets import Budgets
 from gapless.core.server.reception import WITHIN, Reception
 from gapless.core.server.users import USERS, EndSessionsOf, UserRow, Users
+from gapless.core.stream.columns import EMPTY
 from gapless.core.stream.knowledge import Knowledge
+from gapless.core.traces import Logged, Matched
 from gapless.core.wire.messages import (
     AddUser,
     AskStatus,
@@ -111,6 +113,7 @@ class Rig:
         self.notes: list[str] = []
         self.audit_core = Audit(is_wanted=audited)
         self.audited: list[AuditLine] = []
+        self.traced: list[tuple[Logged | Matched, int]] = []
         self.room = WITHOUT_END
         self.authority = Authority(AllowAll())
         self.machine = Machine(
@@ -170,6 +173,9 @@ class Rig:
 
     def note(self, note: Note) -> None:
         self.notes.append(note.text)
+
+    def trace(self, traced: Logged | Matched, turn: int) -> None:
+        self.traced.append((traced, turn))
 
     def audit_room(self) -> int:
         return self.room
@@ -261,6 +267,14 @@ def test_everything_of_a_turn_is_one_group_and_one_send_per_link(rig: Rig) -> No
     assert turn.cookies == [(0, 1), (0, 2), (0, 3)]
     assert kinds(first.wire.decode(answers.sent[1])) == ["Published"]
     assert kinds(second.wire.decode(answers.sent[2])) == ["Published"]
+
+
+def test_what_is_traced_is_told_with_the_time_of_its_turn(rig: Rig) -> None:
+    rig.role.effects.append(Matched(PUBEND, EMPTY, 3, 2))
+    rig.call_roles()
+    rig.turn()
+
+    assert rig.traced == [(Matched(PUBEND, EMPTY, 3, 2), NOW)]
 
 
 async def test_a_turn_writes_first_then_sends_then_speaks_then_reads(rig: Rig) -> None:

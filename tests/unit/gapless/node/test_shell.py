@@ -511,7 +511,7 @@ async def test_syncs_run_in_threads_two_at_a_time_and_release_in_order() -> None
     for index in range(1, 8):
         rig.put(index)
         await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
+    await until(lambda: rig.volume.syncing == 2)
     assert rig.released == []
     rig.volume.gate.set()
     await until(lambda: sum(map(len, rig.released)) == 7)

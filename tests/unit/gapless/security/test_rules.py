@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
-from dataclasses import replace
+import weakref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gapless.core.ports import Action
 from gapless.core.principals import Principal
 from gapless.core.resources import AnyTopic, Durable, Publisher, Resource
-from gapless.security.rules import DECISIONS_MAX, LENGTH_MAX, Rule, Rules, strangers, text_matches
+from gapless.security.rules import DECISIONS_MAX, LENGTH_MAX, SELDOM_MAX, Rule, Rules, strangers, text_matches
 from unit.gapless.security.acl_model import deciding
 
 WHO = ("shop", "shop-2", "group:g", "group:h", "*", "anonymous")
@@ -280,6 +282,35 @@ def test_decisions_are_kept_within_a_bound() -> None:
 
     assert most < DECISIONS_MAX * 2000
     assert now - most < 1_000_000
+
+
+def test_of_durable_subscriptions_few_decisions_are_kept() -> None:
+    """When rules change each of a hundred thousand is asked about, and once."""
+    rules = rules_of(allow("shop", Action.CONSUME, client_ids=("*",)))
+    first = rules.explain(SHOP, Action.CONSUME, Durable("shop", "late"))
+    assert rules.explain(SHOP, Action.CONSUME, Durable("shop", "late")) is first, "it is kept"
+    tracemalloc.start()
+    for n in range(20 * SELDOM_MAX):
+        rules.refusal(SHOP, Action.CONSUME, Durable("shop", f"{n}"))
+    most = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert most < SELDOM_MAX * 2000
+
+
+def test_rules_that_others_replace_are_gone_at_once() -> None:
+    """In a cycle they would wait for Python's collector, which a broker lets look at what is old very seldom."""
+    rules = rules_of(allow("shop", Action.CONSUME, Action.PUBLISH, topics=("#",)))
+    rules.refusal(SHOP, Action.PUBLISH, "t")
+    decision = rules.explain(SHOP, Action.CONSUME, Durable("shop", "late"))
+    gone = weakref.ref(rules)
+    gc.disable()
+    try:
+        del rules
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert not gc.is_tracked(decision)
+    assert not gc.is_tracked(decision.rule)
 
 
 def test_whom_nobody_can_be_called_is_told() -> None:

@@ -78,7 +78,9 @@ def test_wrong_arguments_are_refused_without_a_thread(arguments: Any) -> None:
 def test_the_listings(network: FakeNetwork) -> None:
     with gapless.sync.connect(ADDRESS, client_id="c") as connection, connection.session() as session:
         session.subscribe("t", name="s").close()
-        assert [info.name for info in connection.subscriptions(timeout=5)] == ["s"]
+        assert [(info.name, info.pinned_bytes) for info in connection.subscriptions(timeout=5)] == [("s", None)]
+        network.broker.pinned_bytes = 700
+        assert [info.pinned_bytes for info in connection.subscriptions()] == [700]
         assert [info.pubend for info in connection.pubends(timeout=5)] == [PUBEND]
         connection.unsubscribe("s", timeout=5)
         assert connection.subscriptions() == []

@@ -199,6 +199,16 @@ def test_what_an_eviction_took_is_below_every_run() -> None:
     assert net.take(AskPubend, "p")
 
 
+def test_what_was_safe_is_had_although_nothing_can_be_said_of_it_any_more() -> None:
+    """Else those above never learn that what they still keep of it is safe (delta 102598)."""
+    net = settled(LONG)
+    net.arrive("i", "j", knowledge(10, 20, "a"))  # nothing was published beside it: what goes leaves no silence
+    net.pass_time(WINDOW + LOOK)
+    assert net.pubend("j").cache.unknown(10, 20, {})
+    report = net.pubend("i").reports["j"]
+    assert (report.lo, report.hi, report.done) == (10, 20, 20)
+
+
 def test_a_server_that_has_evicted_serves_from_what_it_has() -> None:
     net = settled(LONG, cache_bytes=20_000)
     for number in range(40):

@@ -12,7 +12,7 @@ from gapless_routing.common.pubend_flow import NOTICE_EVERY, PUBEND
 from gapless_routing.delta import serving
 from gapless_routing.delta.serving import SERVE, SERVED, SILENT, UNSERVE
 from unit.gapless_routing.delta.net import CHAIN, HUB, DeltaNet, chain, settled
-from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, P, delivered, events, private, said, want
+from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, P, delivered, events, knowledge, private, said, want
 
 BYPASS = 600 * MILLISECOND
 """Long enough for the links around one broker, and for a service over them."""
@@ -113,6 +113,24 @@ def test_what_is_pushed_while_there_is_more_to_copy_is_not_copied_as_well(monkey
     assert not net.pubend("p").copying.get("i")
     copied = [tick for each in net.messages(Knowledge, "p", "i") for tick in each.data.ticks]
     assert sorted(copied) == [11, 21, 31]
+
+
+def test_what_was_let_go_of_is_not_pushed_to_who_came_since_when_it_comes_again() -> None:
+    """The one who asks to be served may have it, as here, and who misses it asks (delta 102505)."""
+    net = settled()
+    net.say(10, 20, "a")
+    net.pass_time(14 * SECOND)
+    known = net.pubend("i")
+    assert known.let_go_upto == 20
+    known.cache.forget(0, 20)
+    net.kill("j")
+    net.pass_time(BYPASS)
+    assert net.server("s") == "i"
+    net.forget()
+    net.arrive("p", "i", knowledge(10, 20, "a"))
+    assert said(net.messages(Knowledge, "i", "s")) == []
+    net.say(20, 30, "a")
+    assert said(net.messages(Knowledge, "i", "s")) == [(20, 30, (21,))]
 
 
 def test_each_of_those_beyond_a_dead_hub_is_served_from_beyond_it() -> None:

@@ -30,6 +30,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, STEP, tick_at
+from gapless.core.traces import Matched
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_server
 from gapless.selectors.filters import Filter
@@ -107,6 +108,7 @@ class World(Rig[SubscriberHostingBroker]):
         self.alarms: list[str] = []
         self.notes: list[str] = []
         self.audit: list[AuditLine] = []
+        self.matched: list[Matched] = []
         self.rules_held: list[int] = []
         """The versions of the rules of which the broker has said that they hold."""
         self.numbers: dict[int, dict[int, str]] = {}
@@ -189,6 +191,8 @@ class World(Rig[SubscriberHostingBroker]):
             self.audit.append(effect)
         elif isinstance(effect, RulesHold):
             self.rules_held.append(effect.version)
+        elif isinstance(effect, Matched):
+            self.matched.append(effect)
         else:
             assert isinstance(effect, Alarm | Note)
             (self.alarms if isinstance(effect, Alarm) else self.notes).append(effect.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from gapless.core.server.authority import Authority
 from gapless.core.wire import messages as m
 from gapless_shb.core.rights import PORTION
 from gapless_shb.core.roaming import mail
+from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.subscriptions.waiting import Reason
 from unit.gapless_shb.core.harness import PUBEND, World
@@ -171,6 +173,21 @@ def test_who_may_not_consume_any_more_loses_the_subscription_with_an_error(
     office.feed(m.Credit(sid, 5, 0), ada)
     office.feed(m.Detach(sid), ada)
     assert len(office.losses(ada)) == 1
+
+
+def test_a_loss_leaves_nothing_for_the_collector_of_cycles(office: Office) -> None:
+    """A hundred thousand may lose something at once."""
+    ada, bob = office.come(ADA), office.come(BOB, "b")
+    gc.collect()
+    gc.disable()
+    try:
+        judged(office, (ADA, *CONSUME_S), (BOB, Action.CONSUME, Durable("c", "b")))
+        left = [each for each in gc.get_objects() if isinstance(each, RefusedError)]
+    finally:
+        gc.enable()
+
+    assert [len(office.losses(session)) for session in (ada, bob)] == [1, 1]
+    assert left == []
 
 
 def test_who_still_may_goes_on_and_keeps_its_credit(office: Office) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.stream.events import Event
-from gapless.core.wire.messages import OnChange, Unit
+from gapless.core.wire.messages import OnChange, StartAt, Unit
 from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, Attempt, CommitRecord
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
 from gapless_sim.recording.observation import Violation
@@ -27,7 +27,11 @@ class Handing:
     def __init__(self, oracle: type[J1Marked] = J1Marked) -> None:
         self.history = SimpleNamespace(ticks=[])
         model = SimpleNamespace(
-            world=None, has_lost_disks=False, histories={P: self.history}, events=lambda item: item.said
+            world=None,
+            has_lost_disks=False,
+            histories={P: self.history},
+            events=lambda item: item.said,
+            creator_of=lambda consumer: consumer,
         )
         self.oracle = oracle(cast("Any", model))
         self.row = SimpleNamespace(number=1, owner=None, former=None)
@@ -41,8 +45,8 @@ class Handing:
         delivery: Any = Said([Event.make("t", tick=tick, delivery_count=count) for tick, count in events])
         self.oracle.handed_out(consumer, delivery)
 
-    def attach(self, consumer: Any, *, created: bool = False, sid: int = 1) -> None:
-        self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created, sid=sid)), {})
+    def attach(self, consumer: Any, *, created: bool = False, sid: int = 1, at: int = 0) -> None:
+        self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created, sid=sid)), {P: at})
 
     def attempt(self, consumer: Any, tick: int) -> None:
         self.oracle.attempting(consumer, Unit(P, tick, tick, counted=True))
@@ -56,6 +60,7 @@ class Committer:
     by_ranges = False
     recoveries = 0
     lane = "a:s"
+    wanted = SimpleNamespace(start=StartAt.LATEST)
 
     def __init__(self, row: Any, *, gathers: bool) -> None:
         self.row = row
@@ -166,3 +171,20 @@ def test_what_was_made_anew_for_one_whose_answer_was_lost_may_hand_out_as_if_for
 
     with violates("J2") if sid == 1 else nullcontext():
         handing.hand(second, (5, 1))
+
+
+@pytest.mark.parametrize("start", [StartAt.TOKEN, StartAt.LATEST])
+def test_what_has_lapsed_and_is_made_anew_at_a_token_begins_there(start: StartAt) -> None:
+    """Found by the simulator (delta 102701). Without a token nothing that was committed comes again."""
+    handing = Handing()
+    first = handing.consumer()
+    handing.attach(first)
+    handing.oracle.durably_committed(first, {P: 20})
+    second = handing.consumer()
+    second.wanted = SimpleNamespace(start=start)
+    handing.attach(second, created=True, sid=2, at=10)
+
+    with nullcontext() if start is StartAt.TOKEN else pytest.raises(Violation, match="again, after its commit"):
+        handing.hand(second, (15, 1))
+    with pytest.raises(Violation, match="again, after its commit"):
+        handing.hand(second, (10, 1))

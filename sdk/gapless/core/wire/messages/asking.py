@@ -82,6 +82,8 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """What it is doing; "": its SHB is too old to say."""
     waiting: tuple[str, ...] = ()
     """A text for each request for it that waits: who, and for what."""
+    pinned_bytes: int | None = None
+    """About how many bytes of logs it holds back while nobody consumes it, where a limit counts that; None: unknown."""
     sharing: ListedSharing | None = None
     """None: it is not shared."""
 

@@ -36,6 +36,7 @@ class Office(World):
         self.asked: list[r.Post] = []
         self.raised: list[Alarm] = []
         self.answers: dict[int, object] = {}
+        self.listed: dict[str, int | None] = {}
         super().__init__()
         self.sync()
 
@@ -53,6 +54,8 @@ class Office(World):
     def client_gets(self, session: int, message: object) -> None:
         if isinstance(message, m.Subscribed | m.RequestFailed):
             self.answers[session] = message
+        elif isinstance(message, m.SubscriptionList):
+            self.listed |= {row.name: row.pinned_bytes for row in message.rows}
 
     def subscribe(self, number: int, name: str | None, who: Principal = SHOP, **changes: Any) -> object:
         """Somebody subscribes in a session of his own. Returns the answer."""
@@ -116,6 +119,13 @@ class Office(World):
         self.beat()
         self.say_sizes()
         return self.held_back()
+
+    def listing(self) -> dict[str, int | None]:
+        """How much a listing says that each subscription holds back."""
+        self.listed = {}
+        self.feed(m.ListSubscriptions(8), self.session(99))
+        self.read()
+        return self.listed
 
     def held_back(self) -> dict[str, int | float]:
         return values_by(self.role.gauges(), gauges.PINNED, "principal")
@@ -288,3 +298,77 @@ def test_many_principals_are_asked_about_in_several_mails(monkeypatch: pytest.Mo
     for _ in range(10):
         office.pause(1)
     assert office.held_back() == {f"p{number}": (6 - number) * SIZE for number in range(1, 6)}
+
+
+def test_a_listing_says_how_much_each_one_holds_back() -> None:
+    office = Office(limit("shop"))
+    office.subscribe_and_leave(1, "old")
+    office.grow(2)
+    office.subscribe_and_leave(2, "new")
+    office.subscribe_and_leave(3, "of ada", ADA)
+    assert isinstance(office.subscribe(4, "consumed"), m.Subscribed)
+    office.grow()
+    assert office.listing() == {"old": None, "new": None, "of ada": None, "consumed": None}, "it was not looked at yet"
+
+    office.look()
+    assert office.listing() == {"old": 3 * SIZE, "new": SIZE, "of ada": None, "consumed": None}
+    office.subscribe_and_leave(5, "later")
+    office.grow()
+    assert office.listing() == {"old": 3 * SIZE, "new": SIZE, "later": None, "of ada": None, "consumed": None}
+    office.look()
+    assert office.listing() == {"old": 4 * SIZE, "new": 2 * SIZE, "later": SIZE, "of ada": None, "consumed": None}
+
+
+def test_where_there_is_no_limit_a_listing_says_nothing_of_it() -> None:
+    office = Office(Limit(("*",), subscriptions=5))
+    office.subscribe_and_leave(1, "job")
+    office.grow()
+    office.look()
+    assert office.listing() == {"job": None}
+
+
+def test_a_listing_tells_what_a_host_has_said_last() -> None:
+    office = Office(limit("shop"))
+    office.subscribe_and_leave(1, "job")
+    office.grow(3)
+    office.look()
+    office.grow(2)
+    for _ in range(2):
+        office.beat()
+        assert office.questions(), "nobody answers"
+        assert office.listing() == {"job": 3 * SIZE}
+    office.feed(m.Unsubscribe(9, "job", "shop"), office.session(6))
+    office.subscribe_and_leave(2, "another")
+    office.beat()
+    office.grow()
+    assert office.listing() == {"another": None}
+
+
+def test_of_very_many_positions_the_next_lower_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "POSITIONS_MAX", 4)
+    office = Office(limit("shop"))
+    for number in range(1, 6):
+        office.subscribe_and_leave(number, f"job {number}")
+        office.grow()
+    office.beat()
+    [(_, _, ticks)] = office.questions()
+    assert len(ticks) == 3
+    above = tuple(SIZE * sum(at > tick for at, *_ in office.log) for tick in ticks)
+    office.feed(r.Posted("node", "shb", encode(BytesAbove(PUBEND, ticks, above))))
+    office.pause(1)
+    assert list(office.listing().values()) == [5 * SIZE, 5 * SIZE, 3 * SIZE, 3 * SIZE, SIZE]
+
+
+def test_positions_are_thinned_to_a_bounded_number_with_the_first_and_the_last() -> None:
+    positions = pinned.Positions()
+    for tick in range(10_000):
+        positions.add(tick)
+        assert len(positions.ticks) <= pinned.POSITIONS_MAX
+    assert pinned.POSITIONS_MAX % 2 == 0
+    assert (min(positions.ticks), max(positions.ticks)) == (0, 9_999)
+
+
+def test_outside_of_the_ticks_that_were_asked_about_nothing_is_known() -> None:
+    sizes = pinned.Sizes({10: 300, 20: 100, 30: 50}, [20, 10])
+    assert [sizes.above(tick) for tick in (9, 10, 19, 20, 21)] == [None, 300, 300, 100, None]
+    assert pinned.Sizes({}, []).above(1) is None
