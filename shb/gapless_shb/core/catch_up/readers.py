@@ -169,7 +169,13 @@ class Reader(ABC):
         `cut`: where the log has lost what it had (`ServedPubend.cut`). What was noted there, and is not here yet, is a
         gap.
         """
-        if self._fetch is None or self._doubtful:
+        if self._doubtful:
+            return
+        if self._fetch is None:
+            if self._harvested is not None:  # the sink is full: the rest of the answer comes while the first part waits
+                self._harvested.offer(knowledge)
+                self._harvested.bound(BEYOND * self.host.memory.fetch_bytes)
+                self._count()
             return
         if isinstance(self._fetch, TickFetch):
             for lo, hi in cut:
@@ -533,7 +539,8 @@ class CatchUpReader(Reader):
     @property
     def fetching(self) -> bool:
         """Whether arriving knowledge has to be offered to it."""
-        return self._fetch is not None
+        rest = self._harvested
+        return self._fetch is not None or (rest is not None and rest.upto < rest.end)
 
     def _plan_unknown(self, unknown_upto: Tick, now: int, wall: int) -> None:
         """Takes it from the scan, if there are others to share it with and nothing is lost."""
