@@ -1,9 +1,10 @@
 """Shared subscriptions: consumers that hold and settle events, beside a plain subscription that acknowledges tokens.
 
 Everything is in the log before a round begins, so that nothing but the consumers sets the pace. Each consumer is a
-process of its own and works in batches of 64: the plain one acknowledges the token of each, those of a shared one
-settle each durably before they ask for the next. Where 5 % are retried, every twentieth event is given back when it
-comes first.
+process of its own and works in batches of 64. The plain one acknowledges the token of each, which nothing answers.
+Those of a shared one settle each durably; up to eight batches may be on their way to that. The waiting ones settle each
+before they ask for the next: so they go as fast as the disk. Where 5 % are retried, every twentieth event is given back
+when it comes first.
 
     python -m bench.shared client URL NAME MODE
 """
@@ -28,8 +29,16 @@ BATCH = 64
 RETRIED = 20
 """One event in so many is given back, where any is."""
 ROUNDS = 3
-PLAIN, SHARED, RETRYING = "plain", "shared", "retrying"
-KINDS = {"plain": (PLAIN, 1), "shared_1": (SHARED, 1), "shared_4": (SHARED, 4), "shared_4_retried": (RETRYING, 4)}
+AHEAD = 8
+"""So many settlements of a consumer may be without an answer."""
+PLAIN, SHARED, RETRYING, WAITING = "plain", "shared", "retrying", "waiting"
+KINDS = {
+    "plain": (PLAIN, 1),
+    "shared_1": (SHARED, 1),
+    "shared_4": (SHARED, 4),
+    "shared_4_retried": (RETRYING, 4),
+    "shared_4_waiting": (WAITING, 4),
+}
 """What the consumers do, and how many there are."""
 BARS = {
     "ratio_shared_4_to_plain": ("shared_4", "plain", 0.35),
@@ -71,18 +80,29 @@ async def consume_plain(subscription: gapless.Subscription[Any, Any], progress: 
         progress.add(len(batch))
 
 
-async def consume_shared(jobs: gapless.SharedSubscription[Any, Any], progress: Progress, *, retries: bool) -> None:
+async def settle(jobs: gapless.SharedSubscription[Any, Any], batch: Any, progress: Progress, *, retries: bool) -> None:
+    """Settles a batch durably."""
+    again = [event for event in batch if event.properties["number"] % RETRIED == 0 and not event.redelivered]
+    if not again or not retries:
+        await jobs.acknowledge(batch)
+        progress.add(len(batch))
+        return
+    done = [event for event in batch if event.properties["number"] % RETRIED or event.redelivered]
+    await asyncio.gather(jobs.acknowledge(done), jobs.retry(again))
+    progress.add(len(done))
+
+
+async def consume_shared(jobs: gapless.SharedSubscription[Any, Any], progress: Progress, mode: str) -> None:
     """Settles each batch durably."""
+    ahead = 1 if mode == WAITING else AHEAD
+    flying: set[asyncio.Task[None]] = set()
     async for batch in jobs.batches(max_events=BATCH):
         assert all(len(event.body) == len(BODY) for event in batch)
-        again = [event for event in batch if event.properties["number"] % RETRIED == 0 and not event.redelivered]
-        if not again or not retries:
-            await jobs.acknowledge(batch)
-            progress.add(len(batch))
-            continue
-        done = [event for event in batch if event.properties["number"] % RETRIED or event.redelivered]
-        await asyncio.gather(jobs.acknowledge(done), jobs.retry(again))
-        progress.add(len(done))
+        flying.add(asyncio.create_task(settle(jobs, batch, progress, retries=mode == RETRYING)))
+        if len(flying) >= ahead:
+            done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
 
 
 async def consumer(url: str, name: str, mode: str) -> None:
@@ -97,7 +117,7 @@ async def consumer(url: str, name: str, mode: str) -> None:
             if mode == PLAIN:
                 await consume_plain(subscription, progress)
             else:
-                await consume_shared(subscription, progress, retries=mode == RETRYING)
+                await consume_shared(subscription, progress, mode)
             telling.cancel()
 
 
