@@ -564,19 +564,11 @@ class SharedSubscription:
                 lost.append((holds.pubend, tick, number))
                 at += 1
                 continue
-            offset = number - run.first
-            count = min(run.count - offset, end - at)
-            if (
-                numbers[at + count - 1] != number + count - 1
-                or numbers[at : at + count] != tuple(range(number, number + count))
-                or ticks[at : at + count] != run.ticks[offset : offset + count]
-            ):
-                count = 1
-            if run.ticks[offset] != tick:
+            count, mask = run.named(ticks, numbers, at)
+            if not count:
                 lost.append((holds.pubend, tick, number))
                 at += 1
                 continue
-            mask = run.part(offset, offset + count)
             held = mask & run.mask
             if held != mask:
                 gone = run.numbers(mask & ~held)

@@ -124,17 +124,18 @@ class Dispatch:
         gave = True
         while gave:
             gave = False
-            for member in self._in_turn():
+            for at, member in self._in_turn():
                 if member.drains or member.alone is not None or not member.is_ready:
                     continue
                 run = self._give(member, now, wall, hidden=hidden)
                 if run is not None:
                     gave = True
+                    self._member_turn = at + 1
                     yield run
-            self._member_turn += 1
 
-    def _in_turn(self) -> list[Member]:
-        members = list(self._members.values())
+    def _in_turn(self) -> list[tuple[int, Member]]:
+        """Returns the consumers with their places: first who comes behind the one that was given something last."""
+        members = list(enumerate(self._members.values()))
         first = self._member_turn % max(1, len(members))
         return members[first:] + members[:first]
 

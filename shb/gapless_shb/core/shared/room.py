@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gapless.core.stream.ticks import PubendId
-from gapless_shb.core.shared.window import Window
+from gapless_shb.core.shared.window import CHUNK, Window
 
 BYTES_MAX: Final = 32 << 20
 """So many bytes may the unsettled events of a subscription have."""
@@ -58,8 +58,14 @@ class Room:
         return min(room, max(1, left // one))
 
     def take_freed(self) -> list[PubendId]:
-        """Returns the pubends that had to wait and may go on, in their order: the first of them may leave no room."""
-        freed = [pubend for pubend in self.refused if self._events(pubend) > 0]
+        """Returns the pubends that had to wait and may go on, in their order: the first of them may leave no room.
+
+        Who has something yet to go out waits until there is room for some: so what is read comes in runs.
+        """
+        freed = [pubend for pubend in self.refused if self._events(pubend) >= self._enough(self._windows[pubend])]
         for pubend in freed:
             del self.refused[pubend]
         return freed
+
+    def _enough(self, window: Window) -> int:
+        return 1 if window.is_drained or not window.count else max(1, min(CHUNK, self._events_max // 4))

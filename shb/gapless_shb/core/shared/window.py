@@ -261,12 +261,26 @@ class Run:
         """How many there were at first."""
         return len(self.places)
 
-    def part(self, start: int, stop: int) -> int:
-        """Returns the mask of the events from one offset to another."""
-        places = self.places[start:stop]
-        if places and places[-1] - places[0] == len(places) - 1:
-            return ((1 << len(places)) - 1) << places[0]
-        return mask_at(places)
+    def named(self, ticks: Sequence[Tick], numbers: Sequence[int], at: int) -> tuple[int, int]:
+        """Returns how many of these in a row it has delivered, from the place `at` on, and the mask of them.
+
+        Some that it has delivered may be left out: so what is settled beside a few of them is one step.
+        """
+        offset = numbers[at] - self.first
+        count = min(self.count - offset, len(numbers) - at)
+        stop = at + count
+        if numbers[stop - 1] == numbers[at] + count - 1 and ticks[at:stop] == self.ticks[offset : offset + count]:
+            places = self.places[offset : offset + count]
+            if places[-1] - places[0] == count - 1 and numbers[at:stop] == tuple(range(numbers[at], numbers[at] + count)):
+                return count, ((1 << count) - 1) << places[0]
+        last, found = -1, list[int]()
+        for number, tick in zip(numbers[at:stop], ticks[at:stop], strict=True):
+            offset = number - self.first
+            if not last < offset < self.count or self.ticks[offset] != tick:
+                break
+            last = offset
+            found.append(self.places[offset])
+        return len(found), mask_at(found)
 
     def numbers(self, mask: int) -> list[int]:
         """Returns the delivery numbers of these events."""
@@ -314,6 +328,8 @@ class Window:
         """Up to here all that was missing was looked for."""
         self.is_changed = False
         """Whether something has to be written that somebody waits for."""
+        self.is_drained = True
+        """Whether nothing could go out when that was looked for last."""
 
     def __len__(self) -> int:
         return self.count
@@ -495,16 +511,18 @@ class Window:
             chunk = self._by_first.get(first)
             mask = 0 if chunk is None else self._open(chunk, hidden=hidden) & chunk.expedited
             if chunk is not None and mask:
+                self.is_drained = False
                 return chunk, mask
             if chunk is None or not chunk.unsettled & chunk.expedited:
                 del self._expedited[first]
         kept: list[tuple[Tick, int]] = []
         found: tuple[Chunk, int] | None = None
+        self.is_drained = True
         while self._queue:
             chunk = self._by_first.get(self._queue[0][0])
             mask = 0 if chunk is None else self._open(chunk, hidden=hidden)
             if chunk is not None and mask:
-                found = chunk, mask
+                found, self.is_drained = (chunk, mask), False
                 break
             entry = heappop(self._queue)
             if chunk is None:

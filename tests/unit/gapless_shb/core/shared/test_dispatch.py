@@ -239,7 +239,31 @@ def test_a_run_is_found_by_any_of_its_numbers() -> None:
 
     first, second = member.runs
     assert [member.find(number) for number in (0, 1, 64, 65, 100, 101)] == [None, first, first, second, second, None]
-    assert second.part(0, 3) == 0b111 << 64
+    assert second.named((65, 66, 67), (65, 66, 67), 0) == (3, 0b111 << 64)
     table.settle(first)
     assert member.find(64) is None
     assert member.held == 36
+
+
+def test_consumers_take_turns_with_events_that_come_one_by_one() -> None:
+    table = Table("a", "b", "c")
+    given: list[str] = []
+    for tick in range(1, 7):
+        table.windows["p@1"].put(batch(tick))
+        given += [name for name, _, _ in table.hand_out()]
+    assert given == ["a", "b", "c"] * 2
+
+
+def test_a_run_knows_what_it_has_delivered_beside_what_is_left_out() -> None:
+    table = Table("a")
+    table.windows["p@1"].put(batch(*range(10, 20)))
+    table.hand_out()
+    run = table.members["a"].runs[0]
+    first = run.first
+    assert run.named((10, 11, 12), (first, first + 1, first + 2), 0) == (3, 0b111)
+    assert run.named((10, 12, 15), (first, first + 2, first + 5), 0) == (3, 0b100101)
+    assert run.named((10, 12, 16), (first, first + 2, first + 5), 0) == (2, 0b101), "another tick is no event of it"
+    assert run.named((10, 12, 12), (first, first + 2, first + 2), 0) == (2, 0b101), "each is named once"
+    assert run.named((10, 12, 11), (first, first + 2, first + 1), 1) == (1, 0b100), "in their order"
+    assert run.named((19, 20), (first + 9, first + 10), 0) == (1, 1 << 9), "it has no more"
+    assert run.named((9,), (first,), 0) == (0, 0)

@@ -62,3 +62,17 @@ def test_bytes_are_shared_likewise_and_one_event_is_always_taken() -> None:
     room = Room(100, found, bytes_max=1000)
     assert room.events("a") == 0
     assert room.events("b") > 0
+
+
+def test_who_has_something_yet_to_go_out_waits_until_there_is_room_for_a_run() -> None:
+    found = windows(a=4096)
+    room = Room(4096, found)
+    assert room.events("a") == 0
+    found["a"].is_drained, found["a"].count = False, 4000
+    assert room.take_freed() == []
+    found["a"].is_drained = True
+    assert room.take_freed() == ["a"], "nothing else can go out"
+    found["a"].is_drained, found["a"].count = False, 4096
+    assert room.events("a") == 0
+    found["a"].count = 4096 - 256
+    assert room.take_freed() == ["a"]
