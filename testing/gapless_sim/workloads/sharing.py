@@ -81,13 +81,12 @@ class SharingApplication(ConsumingApplication):
     def __init__(self, workload: Sharing, client: SimClient, number: int) -> None:
         super().__init__(workload, client, number)
         self.workload = workload
-        self.processes = [client]
+        self.processes: list[SimClient] = [client]
         for letter in LETTERS[: self.draws.between(1, PROCESSES_MOST - 1)]:
-            process = SecondProcess(client, letter)
-            self.world.clients[process.name] = process
-            self.processes.append(process)
-        for process in self.processes[1:]:
-            process.on_start = self.join_all
+            second = SecondProcess(client, letter)
+            second.on_start = self.join_all
+            self.world.clients[second.name] = second
+            self.processes.append(second)
         self.shared: list[SharedRow] = []
         self.sharers: dict[tuple[str, int], SharedConsumer] = {}
         """The last one of each process and row."""
@@ -460,8 +459,6 @@ class Sharing(Applications[SharingApplication]):
             expiration = broker.node_clock.wall(self.world.now) + self.draws.pick((1, 300, 2_000, 20_000))
             headers = {**publication.headers, "expiration": expiration}
             application.outbox.publications.append(
-                Publication(
-                    publication.key, publication.topic, publication.properties, publication.padding, headers
-                )
+                Publication(publication.key, publication.topic, publication.properties, publication.padding, headers)
             )
         application.publish()

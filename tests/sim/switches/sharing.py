@@ -15,7 +15,8 @@ SHARING = (
     Switch(
         "sharing_noted_after_the_first_delivery",
         ("TS2",),
-        "Events are delivered before it is durable that somebody may have been sent something: a crash leaves no doubt.",
+        "Events are delivered before it is durable that somebody may have been sent something: a crash leaves no"
+        " doubt.",
         (Edit(f"{_CEILING}.room", "if self.is_open and tick", "if tick"),),
         ("J12",),
         "All consumers have left once. A broker crashes right after the first one has come back, and what that was"
@@ -92,7 +93,8 @@ SHARING = (
         (
             Edit(
                 f"{_SHARED}._claim",
-                "if other is None or other.first + other.places.index(place) >= number or number > self.ceiling.before:",
+                "if other is None or other.first + other.places.index(place) >= number or number >"
+                " self.ceiling.before:",
                 "if other is None:",
             ),
         ),
