@@ -295,6 +295,6 @@ def test_who_says_goodbye_has_had_it_in_hand(stage: Stage) -> None:
 
 def test_a_gap_is_of_what_is_lost(stage: Stage) -> None:
     gap: Any = SimpleNamespace(start=0, end=10, reason="released early")
-    stage.book.sent(NODE, stage.one.session, DeliverHeldGap(SID, 0, 1, False, 0, 0, 10, "released early"))  # noqa: FBT003
+    stage.book.sent(NODE, stage.one.session, DeliverHeldGap(SID, 0, 1, False, 0, 0, 10, "released early"))
     with violates("J11"):
         stage.observe.held(stage.one.consumer, Holding(P, 10, 1, 1, redelivered=False, gap=gap))
