@@ -23,6 +23,7 @@ SHARING = (
         " handed comes unmarked.",
         "sharing",
         _LOCAL,
+        "a run that comes upon it: 60 seeds did not",
     ),
     Switch(
         "no_doubt_after_a_crash_of_who_shares",
@@ -85,6 +86,7 @@ SHARING = (
         "A process dies with something in hand that it had taken, and somebody who is busy gets it next.",
         "sharing",
         _LOCAL,
+        "a run that comes upon it: 60 seeds did not",
     ),
     Switch(
         "verdict_of_who_has_lost_it",
@@ -102,6 +104,7 @@ SHARING = (
         "A hold runs out, somebody else gets the event, and the first one settles it.",
         "sharing",
         _LOCAL,
+        "a run that comes upon it: 60 seeds did not",
     ),
     Switch(
         "settled_before_durable",
