@@ -227,13 +227,15 @@ class SharingBook(Judge):
         story = self._of[key]
         boots = self.world.brokers[broker].boots
         if isinstance(message, Settle):
-            self._settles.setdefault((key[0], story.row.number, message.number), message)
+            named = key[0], story.row.number, message.number
+            is_repeated = named in self._settles
+            self._settles.setdefault(named, message)
             for verdict in message.verdicts:
                 for number in verdict.holds.numbers:
                     sent = story.numbers.get(number)
                     if sent is not None and sent.key == key:
                         sent.said, sent.said_in, sent.said_at = verdict.kind, boots, (broker, session)
-                        for looker in self.lookers:
+                        for looker in () if is_repeated else self.lookers:
                             looker.judging(story, story.at(sent.place), sent)
                         if verdict.kind is Kind.ACKNOWLEDGE:
                             story.open.pop(sent.place, None)
