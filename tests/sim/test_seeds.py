@@ -13,7 +13,7 @@ from gapless_sim.workloads import KAFKA_SOMETIMES
 from gapless_sim.world.topology import SINGLES
 from sim.seeds import first_seed, seed_count
 
-UNDRAWN = ("ranges", "committing", "transforms", "transactions")
+UNDRAWN = ("ranges", "committing", "transforms", "transactions", "sharing")
 """The workloads that no seed draws by itself, but for `kafka`, which finds most in many runs."""
 ENOUGH = 200
 """With fewer seeds what did not happen says nothing."""

@@ -50,7 +50,8 @@ def simulate(
     workload: Annotated[
         str | None,
         typer.Option(
-            help="churn, scenarios, ranges, roaming, committing, transforms, transactions; else one of the first two."
+            help="churn, scenarios, ranges, roaming, committing, transforms, transactions, sharing; else one of the"
+            " first two."
         ),
     ] = None,
     topology: Annotated[

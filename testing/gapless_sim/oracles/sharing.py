@@ -196,7 +196,9 @@ class J11Released(Judge):
             return
         boots = self.world.brokers[story.broker].boots
         said = [each for each in events.sent if each.said is Kind.ACKNOWLEDGE]
-        what = f"{story.broker} is done with {events.place[0]} up to {released}, and {story.lane} with {events.place[1]}"
+        what = (
+            f"{story.broker} is done with {events.place[0]} up to {released}, and {story.lane} with {events.place[1]}"
+        )
         if not said:
             self.fail(f"{what} is not: nobody has acknowledged it")
         if all(each.said_in == boots and not each.answered and self._book.has_session(each.said_at) for each in said):
@@ -370,9 +372,7 @@ class V1SharedDelivery(Judge):
             consumers = [each for each in story.consumers.values() if each.alive and each.attached]
             if story.began_at < 0 or not consumers or any(not self._is_served(story, each) for each in consumers):
                 return True
-            if any(
-                not self._is_done(story, events) for (of, _), events in story.events.items() if of == pubend
-            ):
+            if any(not self._is_done(story, events) for (of, _), events in story.events.items() if of == pubend):
                 return True
         return False
 
@@ -461,4 +461,3 @@ def is_lost(model: Model, events: Events) -> bool:
     if tick > history.lost:
         return False
     return model.ages.is_early(history, tick) or not history.sound
-

@@ -227,13 +227,15 @@ class SharingBook(Judge):
         story = self._of[key]
         boots = self.world.brokers[broker].boots
         if isinstance(message, Settle):
-            self._settles.setdefault((key[0], story.row.number, message.number), message)
+            named = key[0], story.row.number, message.number
+            is_repeated = named in self._settles
+            self._settles.setdefault(named, message)
             for verdict in message.verdicts:
                 for number in verdict.holds.numbers:
                     sent = story.numbers.get(number)
                     if sent is not None and sent.key == key:
                         sent.said, sent.said_in, sent.said_at = verdict.kind, boots, (broker, session)
-                        for looker in self.lookers:
+                        for looker in () if is_repeated else self.lookers:
                             looker.judging(story, story.at(sent.place), sent)
                         if verdict.kind is Kind.ACKNOWLEDGE:
                             story.open.pop(sent.place, None)
@@ -259,8 +261,7 @@ class SharingBook(Judge):
         elif kind is Subscribed:
             key = self._asked.pop((broker, session, message.request), None)
             if key is not None and key in self._of:
-                self.at[broker, session, message.sid] = key
-                self._back(key)
+                self.join(broker, session, message.sid, key)
         elif kind in {DeliverHeld, DeliverHeldGap, Settled, Taken, HoldLost}:
             key = self.at.get((broker, session, message.sid))
             if key is not None and key in self._of:
@@ -272,11 +273,30 @@ class SharingBook(Judge):
             pubend = self._pubends[broker, session, message.number]
             for at, tick in enumerate(message.columns.ticks()):
                 attempts = message.attempts[at] if message.attempts else 0
-                self._send(story, broker, session, key, (pubend, tick), message.first + at, message.careful, attempts)
+                self.send(
+                    story,
+                    broker,
+                    session,
+                    key,
+                    (pubend, tick),
+                    message.first + at,
+                    careful=message.careful,
+                    attempts=attempts,
+                )
         elif isinstance(message, DeliverHeldGap):
             pubend = self._pubends[broker, session, message.number]
             place = pubend, message.end
-            self._send(story, broker, session, key, place, message.held, message.careful, message.attempts, gap=True)
+            self.send(
+                story,
+                broker,
+                session,
+                key,
+                place,
+                message.held,
+                careful=message.careful,
+                attempts=message.attempts,
+                gap=True,
+            )
         elif isinstance(message, Taken):
             first = story.numbers.get(message.first)
             if first is not None:
@@ -293,7 +313,7 @@ class SharingBook(Judge):
         else:
             self._settled(story, key, message)
 
-    def _send(
+    def send(
         self,
         story: Story,
         broker: str,
@@ -301,11 +321,12 @@ class SharingBook(Judge):
         key: Key,
         place: Place,
         number: int,
-        careful: bool,  # noqa: FBT001 - as it is in the message
-        attempts: int,
         *,
+        careful: bool,
+        attempts: int,
         gap: bool = False,
     ) -> None:
+        """A delivery is sent."""
         sid = next(sid for (name, at, sid), who in self.at.items() if (name, at, who) == (broker, session, key))
         if sid != story.sid:  # nobody was left of one that is not durable, or it has lapsed: another one has its name
             story.lapsed, story.sid = True, sid
@@ -393,7 +414,9 @@ class SharingBook(Judge):
         if not absences or absences[-1].until >= 0:
             absences.append(Absence(self.world.now, by_crash, crashed=by_crash))
 
-    def _back(self, key: Key) -> None:
+    def join(self, broker: str, session: int, sid: int, key: Key) -> None:
+        """A consumer takes part in a session from now on."""
+        self.at[broker, session, sid] = key
         absences = self._of[key].absences.get(key)
         if absences and absences[-1].until < 0:
             absences[-1].until = self.world.now

@@ -70,6 +70,8 @@ WINDOWS = (4_096, 1, 2, 5, 20)
 PROCESSES_MOST = 4
 POISON = 17
 """One event in so many kills the process that is handed it, …"""
+POISON_GENTLE = 7
+"""… or in so many, where brokers die seldom, …"""
 POISON_MOST = 3
 """… so many times at most."""
 LETTERS = "bcdef"
@@ -81,13 +83,12 @@ class SharingApplication(ConsumingApplication):
     def __init__(self, workload: Sharing, client: SimClient, number: int) -> None:
         super().__init__(workload, client, number)
         self.workload = workload
-        self.processes = [client]
+        self.processes: list[SimClient] = [client]
         for letter in LETTERS[: self.draws.between(1, PROCESSES_MOST - 1)]:
-            process = SecondProcess(client, letter)
-            self.world.clients[process.name] = process
-            self.processes.append(process)
-        for process in self.processes[1:]:
-            process.on_start = self.join_all
+            second = SecondProcess(client, letter)
+            second.on_start = self.join_all
+            self.world.clients[second.name] = second
+            self.processes.append(second)
         self.shared: list[SharedRow] = []
         self.sharers: dict[tuple[str, int], SharedConsumer] = {}
         """The last one of each process and row."""
@@ -272,7 +273,7 @@ class Sharing(Applications[SharingApplication]):
         self.keepers: dict[int, SharedConsumer] = {}
         stream = world.choices.stream(f"workload/{self.name}/world")
         self.is_gentle = stream.chance(0.3)
-        """Whether processes die with their links and brokers alone, and no hold ends by itself."""
+        """Whether brokers die seldom, and what a process holds is soon given to others: many events kill."""
         self.expiring = stream.chance(0.2)
         """Whether events expire: then nobody consumes anything alone."""
         self.holds_end = stream.chance(0.3)
@@ -285,7 +286,7 @@ class Sharing(Applications[SharingApplication]):
         draws = self.draws
         habits = Habits(
             hold_ms=draws.pick((0, 700, 3_000)) if self.holds_end else 0,
-            resume_ms=draws.pick((5_000, 5_000, 300, 30_000)),
+            resume_ms=300 if self.is_gentle else draws.pick((5_000, 5_000, 300, 30_000)),
             credit_events=draws.pick((64, 1, 3, 10)),
             credit_bytes=draws.pick((1 << 20, 200, 5_000)),
             portion=draws.pick((1, 1, 3, 8)),
@@ -310,14 +311,14 @@ class Sharing(Applications[SharingApplication]):
         if what == 0:
             world.sometimes("sharing.process crashed as it was handed something")
             application = self._of(client)
-            end = application.die if draws.chance(0.4) else application.crash
+            end = application.die if draws.chance(0.4) and not self.is_gentle else application.crash
             world.after(draws.draw(20) * MILLISECOND, client.name, "dies", end, client, life=client.life)
             return
         if self._is_poison(handed):
             world.sometimes("sharing.poison")
             world.after(draws.draw(3) * MILLISECOND, client.name, "dies", self._of(client).crash, client)
             return
-        if what == 2:
+        if what == 2 and not self.is_gentle:
             crash = self._of(client).crash_broker
             world.after(draws.draw(10) * MILLISECOND, client.name, "crash of its broker", crash)
         if what == 1:
@@ -329,8 +330,9 @@ class Sharing(Applications[SharingApplication]):
 
     def _is_poison(self, handed: list[Holding]) -> bool:
         """Whether a process dies of one of these: it does not for ever."""
+        one_in = POISON_GENTLE if self.is_gentle else POISON
         return any(
-            each.count <= POISON_MOST and each.gap is None and key_of(each.body) % POISON == 0 for each in handed
+            each.count <= POISON_MOST and each.gap is None and key_of(each.body) % one_in == 0 for each in handed
         )
 
     def _work(self, consumer: SharedConsumer, group: list[Holding]) -> None:
@@ -435,7 +437,7 @@ class Sharing(Applications[SharingApplication]):
 
     def _act(self, application: SharingApplication) -> None:
         what = self.draws.draw(60)
-        if what == 0:
+        if what == 0 or (self.is_gentle and what <= 2):
             application.crash()
         elif what == 1:
             application.die()
@@ -460,8 +462,6 @@ class Sharing(Applications[SharingApplication]):
             expiration = broker.node_clock.wall(self.world.now) + self.draws.pick((1, 300, 2_000, 20_000))
             headers = {**publication.headers, "expiration": expiration}
             application.outbox.publications.append(
-                Publication(
-                    publication.key, publication.topic, publication.properties, publication.padding, headers
-                )
+                Publication(publication.key, publication.topic, publication.properties, publication.padding, headers)
             )
         application.publish()

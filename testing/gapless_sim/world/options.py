@@ -349,9 +349,9 @@ def draw_options(
         # Their applications know of no disk that is lost, and of no SHB that is given up.
         return replace(drawn, roaming=True, retires=0.0, disk=replace(drawn.disk, wipe=0.0, restore=0.0))
     if drawn.workload == "sharing":
-        expiry = choices.stream("options/sharing").pick((None, None, None, None, 3.0, 8.0))
+        lease = choices.stream("options/sharing").pick((None, None, None, None, 3.0, 8.0))
         disk = replace(drawn.disk, wipe=0.0, restore=0.0)
-        return replace(drawn, retires=0.0, disk=disk, subscription_expiry_seconds=expiry)
+        return replace(drawn, retires=0.0, disk=disk, subscription_expiry_seconds=lease)
     if drawn.workload != "churn":
         return drawn  # scenarios know what they are told of
     damage = _Draws(choices.stream("options/damage"), faults).rate("disk", 0.4, DAMAGE_SHARE)

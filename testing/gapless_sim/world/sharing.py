@@ -107,7 +107,6 @@ class Holding:
     redelivered: bool
     gap: HeldGap | None = None
     body: bytes = b""
-    topic: str = ""
     said: Kind | None = None
     """What its application has said of it."""
     outcome: Outcome | None = None
@@ -199,26 +198,20 @@ class SharedConsumer:
         client.schedule_pump()
 
     def _hand_out(self, item: HeldDelivery | HeldGap) -> None:
-        handed: list[Holding] = []
         if isinstance(item, HeldDelivery):
-            for event in item.events():
-                handed.append(
-                    Holding(
-                        item.pubend,
-                        event.tick,
-                        event.delivery_number,
-                        event.delivery_count,
-                        event.redelivered,
-                        body=bytes(event.body),
-                        topic=event.topic,
-                    )
-                )
-        else:
-            handed.append(
+            handed = [
                 Holding(
-                    item.pubend, item.end, item.delivery_number, item.delivery_count, item.redelivered, item
+                    item.pubend,
+                    event.tick,
+                    event.delivery_number,
+                    event.delivery_count,
+                    event.redelivered,
+                    body=bytes(event.body),
                 )
-            )
+                for event in item.events()
+            ]
+        else:
+            handed = [Holding(item.pubend, item.end, item.delivery_number, item.delivery_count, item.redelivered, item)]
         for holding in handed:
             self.holdings[holding.number] = holding
             self.client.world.observe.held(self, holding)

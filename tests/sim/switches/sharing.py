@@ -15,13 +15,15 @@ SHARING = (
     Switch(
         "sharing_noted_after_the_first_delivery",
         ("TS2",),
-        "Events are delivered before it is durable that somebody may have been sent something: a crash leaves no doubt.",
+        "Events are delivered before it is durable that somebody may have been sent something: a crash leaves no"
+        " doubt.",
         (Edit(f"{_CEILING}.room", "if self.is_open and tick", "if tick"),),
         ("J12",),
         "All consumers have left once. A broker crashes right after the first one has come back, and what that was"
         " handed comes unmarked.",
         "sharing",
         _LOCAL,
+        "a run that comes upon it: 60 seeds did not",
     ),
     Switch(
         "no_doubt_after_a_crash_of_who_shares",
@@ -84,6 +86,7 @@ SHARING = (
         "A process dies with something in hand that it had taken, and somebody who is busy gets it next.",
         "sharing",
         _LOCAL,
+        "a run that comes upon it: 60 seeds did not",
     ),
     Switch(
         "verdict_of_who_has_lost_it",
@@ -92,7 +95,8 @@ SHARING = (
         (
             Edit(
                 f"{_SHARED}._claim",
-                "if other is None or other.first + other.places.index(place) >= number or number > self.ceiling.before:",
+                "if other is None or other.first + other.places.index(place) >= number or number >"
+                " self.ceiling.before:",
                 "if other is None:",
             ),
         ),
@@ -100,6 +104,7 @@ SHARING = (
         "A hold runs out, somebody else gets the event, and the first one settles it.",
         "sharing",
         _LOCAL,
+        "a run that comes upon it: 60 seeds did not",
     ),
     Switch(
         "settled_before_durable",

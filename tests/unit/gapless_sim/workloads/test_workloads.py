@@ -12,6 +12,7 @@ from gapless_sim.workloads import (
     COMMITTING_SOMETIMES,
     RANGES_SOMETIMES,
     ROAMING_SOMETIMES,
+    SHARING_SOMETIMES,
     TRANSACTIONS_SOMETIMES,
     TRANSFORMS_SOMETIMES,
 )
@@ -26,6 +27,7 @@ SOMETIMES = {
     "transforms": TRANSFORMS_SOMETIMES,
     "committing": COMMITTING_SOMETIMES,
     "transactions": TRANSACTIONS_SOMETIMES,
+    "sharing": SHARING_SOMETIMES,
 }
 """What each promises. Of `kafka`, tests/sim/test_seeds.py says how much of it may be missing."""
 
@@ -35,6 +37,7 @@ RUNS: dict[str, dict[str, Sequence[int]]] = {
     "transforms": {"local": (2, 4, 5), "hostile": (3, 20)},
     "committing": {"local": (0, 1, 4, 6, 16, 21, 28)},
     "transactions": {"local": (2, 4), "hostile": (1, 4)},
+    "sharing": {"local": (203, 208, 211, 217, 220), "hostile": (4,)},
 }
 """Seeds by router in which it happens, most of it twice: not many, for each day's seeds run these workloads, too."""
 
