@@ -31,7 +31,9 @@ ROSTER: Final = "shb/shared-roster"
 SHARED: Final = "shb/shared"
 """Subscription id → SharedRow."""
 AHEAD: Final = 1024
-"""So far the ceiling is raised ahead: delivery numbers, and the ticks of a pubend in its grains."""
+"""So far the ceiling of a pubend is raised ahead, in its grains: after a crash what lies below is in doubt."""
+NUMBERS_AHEAD: Final = 16_384
+"""So many delivery numbers are there to be given: for several windows, so that no delivery waits for a sync."""
 ROSTER_MAX: Final = 10_000
 """So many rows a roster has at most; whoever was heard of longest ago goes first."""
 ROSTER_MS: Final = 24 * 3_600_000
@@ -270,8 +272,8 @@ class Ceiling:
         `frontiers`: pubend, up to where it is read, and its grain.
         """
         raised = False
-        if self.asked - self.number < AHEAD // 2:
-            self.asked = self.number + AHEAD
+        if self.asked - self.number < NUMBERS_AHEAD // 2:
+            self.asked = self.number + NUMBERS_AHEAD
             raised = True
         for pubend, frontier, grain in frontiers:
             if self.asked_sent.get(pubend, 0) < frontier + AHEAD // 2 * grain:

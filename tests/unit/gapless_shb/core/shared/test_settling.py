@@ -6,6 +6,7 @@ from gapless.core.ports import Set
 from gapless.core.wire.messages import Holds
 from gapless_shb.core.shared.settling import (
     AHEAD,
+    NUMBERS_AHEAD,
     ROSTER_MAX,
     ROSTER_MS,
     Ceiling,
@@ -105,15 +106,15 @@ def test_numbers_go_on_over_all_lives_and_below_what_is_durable() -> None:
     assert ceiling.raise_ahead([("p@1", 10, 1)])
     ceiling.written(ceiling.asked, ceiling.asked_sent, ceiling.changes)
 
-    assert ceiling.room("p@1", 10) == AHEAD
-    assert ceiling.room("p@1", 10 + AHEAD) == AHEAD
+    assert ceiling.room("p@1", 10) == NUMBERS_AHEAD
+    assert ceiling.room("p@1", 10 + AHEAD) == NUMBERS_AHEAD
     assert ceiling.room("p@1", 11 + AHEAD) == 0
     assert ceiling.take(3) == 1
     assert ceiling.take(1) == 4
     _, row = read_shared(*_pair(SharedRow(ceiling.asked, ceiling.asked_sent, is_open=True)))
     again = Ceiling.restored(row)
-    assert again.number == again.before == AHEAD
-    assert again.take(0) == AHEAD + 1
+    assert again.number == again.before == NUMBERS_AHEAD
+    assert again.take(0) == NUMBERS_AHEAD + 1
 
 
 def _pair(row: SharedRow) -> tuple[bytes, bytes]:
