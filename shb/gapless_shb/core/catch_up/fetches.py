@@ -387,7 +387,7 @@ class Window:
         """
         fitting = min(4 * self.span, self.LONGEST, covered * target // size if size else self.LONGEST)
         if cut:
-            self.span = max(fitting, 1)
+            self.span = max(min(fitting, self.span), 1)
         elif size > 2 * target:
             self.span = max(self.span // 4, min(self.span, self._shortest))
         else:

@@ -204,6 +204,8 @@ def test_an_answer_that_was_cut_shows_how_dense_it_is() -> None:
     window.learn(100 * MILLISECOND, 64 << 10, 1 << 20, cut=True)
 
     assert window.span == 1_600 * MILLISECOND
+    window.learn(1_000 * MILLISECOND, 64 << 10, 1 << 20, cut=True)
+    assert window.span == 1_600 * MILLISECOND, "idle time in front of it says nothing about what was not looked at"
 
 
 def test_of_a_dense_batch_no_more_is_asked_for_than_there_is_room_for() -> None:

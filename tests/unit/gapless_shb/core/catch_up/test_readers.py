@@ -301,6 +301,24 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     assert bench.position.nothing_upto < 150
 
 
+def test_the_rest_of_an_answer_may_come_while_its_first_part_waits_for_credit() -> None:
+    """It is not asked for again when there is credit."""
+    bench = Bench(since=100, credit=1)
+    bench.step()
+    assert bench.fetches == [((0, 100),)]
+    bench.offer(0, 10, 5, 8)
+    assert bench.reader.fetching, "more is on its way"
+    bench.offer(10, 60, 20, 30)
+    bench.offer(60, 100, 70)
+    assert not bench.reader.fetching
+    assert bench.said == [1]
+
+    bench.consumer.grant(10, 1 << 10)
+    bench.step()
+    assert bench.said == [1, 1, 3, "silence 100"]
+    assert [ranges for ranges in bench.fetches if ranges] == [((0, 100),)]
+
+
 def test_ticks_of_open_records_need_no_read() -> None:
     bench = Bench(head=100)
     bench.pfs.closed_upto = 40
