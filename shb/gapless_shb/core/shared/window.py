@@ -42,7 +42,11 @@ CHUNKS: Final = "shb/shared-chunks"
 CHUNK: Final = 256
 """A chunk has so many events."""
 SPARSE: Final = 4
-"""If less than one in so many of a chunk's events is left, what it keeps of them is made anew without the others."""
+"""If less than one in so many of a chunk's events is left, what it keeps of them is made anew without the others: …"""
+SPARSE_CHUNKS: Final = 32
+"""… when so many others have come to that since, for most are settled soon; …"""
+SMALL: Final = 1024
+"""… or at once, if its events have more bytes than that, on average."""
 EXPEDITED: Final = 5
 """Events of this priority, and above, go first."""
 ATTEMPTS_MAX: Final = 255
@@ -117,6 +121,8 @@ class Chunk:
     """About how many bytes the unsettled events have that are here, …"""
     sized: int = 0
     """… and how many events these are."""
+    kept: int = 0
+    """How many events `pieces` has, settled ones too."""
     coded: tuple[int, ...] | None = None
     """The distances of its ticks, once it is full."""
     queued: bool = False
@@ -170,11 +176,16 @@ class Chunk:
         self.unknown &= ~mask
         return less
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most of the events whose bytes it keeps are settled."""
+        return self.sized * SPARSE < self.kept
+
     def thin_out(self) -> None:
         """Lets go of the bytes of settled events, if these are most."""
-        count = sum(len(events) for _, events in self.pieces)
-        if self.sized * SPARSE >= count:
+        if not self.is_sparse:
             return
+        self.kept = self.sized
         kept = self.have & self.unsettled & ~mask_at(list(self.gaps))
         if not kept:
             self.pieces = []
@@ -189,6 +200,7 @@ class Chunk:
         self.pieces.append((place, events))
         self.size += events.size
         self.sized += len(events)
+        self.kept += len(events)
 
     def row(self) -> bytes:
         """Returns its row."""
@@ -320,6 +332,8 @@ class Window:
         self._suspects: dict[Tick, None] = {}
         """The first ticks of chunks with an event that travels alone."""
         self._dirty: dict[Tick, Chunk] = {}
+        self._sparse: dict[Tick, Chunk] = {}
+        """Chunks that keep the bytes of settled events for a while."""
         self._gone: dict[Tick, None] = {}
         """The first ticks of chunks whose rows have to go."""
         self.doubted_upto = 0
@@ -496,7 +510,9 @@ class Window:
     def let_go(self) -> None:
         """Nobody takes part: the bytes of the events are not kept, and are fetched when somebody comes again."""
         for chunk in self._chunks:
-            chunk.pieces, chunk.gaps, chunk.have, chunk.size, chunk.sized = [], {}, 0, 0, 0
+            chunk.pieces, chunk.gaps, chunk.have = [], {}, 0
+            chunk.size = chunk.sized = chunk.kept = 0
+        self._sparse.clear()
         self.absent, self.size, self.searched = self.count, 0, 0
         self.recalled_upto = self.frontier
 
@@ -622,14 +638,24 @@ class Window:
         if chunk.done == chunk.all:
             self._drop(chunk.ticks[0], chunk)
         else:
-            chunk.thin_out()
+            if chunk.is_sparse:
+                self._thin_out(chunk)
             self.touch(chunk)
         self._raise_floor()
+
+    def _thin_out(self, chunk: Chunk) -> None:
+        if chunk.size <= SMALL * chunk.sized:
+            self._sparse[chunk.ticks[0]] = chunk
+            if len(self._sparse) <= SPARSE_CHUNKS:
+                return
+            chunk = self._sparse.pop(next(iter(self._sparse)))
+        chunk.thin_out()
 
     def _drop(self, first: Tick, chunk: Chunk) -> None:
         at = bisect_left(self._firsts, first)
         del self._firsts[at], self._chunks[at], self._by_first[first]
         self._dirty.pop(first, None)
+        self._sparse.pop(first, None)
         if chunk.is_stored:
             self._gone[first] = None
         if at < len(self._chunks):

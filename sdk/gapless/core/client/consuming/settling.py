@@ -56,6 +56,7 @@ class Settling:
         """All without an answer, the oldest first."""
         self._gathering: Settlement | None = None
         """The last of them, if it was never sent: more verdicts may join it."""
+        self._count = 0
 
     @property
     def is_idle(self) -> bool:
@@ -69,7 +70,7 @@ class Settling:
 
     def __len__(self) -> int:
         """How many holds are settled, and their settlement is not answered."""
-        return sum(len(places) for each in self._unanswered.values() for places in each.verdicts.values())
+        return self._count
 
     def places(self) -> Iterator[tuple[PubendId, Sequence[tuple[Tick, int]]]]:
         """Yields what is settled without an answer: the broker has to know that it is held, until it is answered."""
@@ -82,6 +83,7 @@ class Settling:
         numbers: list[int] = []
         for pubend, at in places.items():
             key, done = (kind, delay_ms, pubend), 0
+            self._count += len(at)
             while done < len(at):
                 settlement = self._settlement()
                 room = bytes_max - settlement.size - (0 if key in settlement.verdicts else VERDICT_BYTES)
@@ -122,6 +124,7 @@ class Settling:
         if settlement is None or not settlement.is_sent:
             return False
         del self._unanswered[number]
+        self._count -= sum(map(len, settlement.verdicts.values()))
         return True
 
     def _settlement(self) -> Settlement:

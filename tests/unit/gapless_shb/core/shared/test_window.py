@@ -10,18 +10,28 @@ from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.wire.messages import GapReason
-from gapless_shb.core.shared.window import CHUNK, CHUNKS, WINDOWS, Chunk, Run, Window, split_chunk_key
+from gapless_shb.core.shared.window import (
+    CHUNK,
+    CHUNKS,
+    SMALL,
+    SPARSE_CHUNKS,
+    WINDOWS,
+    Chunk,
+    Run,
+    Window,
+    split_chunk_key,
+)
 from gapless_shb.core.state.segments import GapSegment
 
 PUBEND = "p@1"
 
 
-def batch(*ticks: int, priority: int = 4) -> EventBatch:
+def batch(*ticks: int, priority: int = 4, size: int = 10) -> EventBatch:
     from gapless.core.stream.events import Extras
 
     extras = None if priority == 4 else Extras(priority=priority)
-    events = [encode_event("t", {"n": tick}, extras, b"x" * 10) for tick in ticks]
-    return EventBatch(list(ticks), events, [10] * len(ticks))
+    events = [encode_event("t", {"n": tick}, extras, b"x" * size) for tick in ticks]
+    return EventBatch(list(ticks), events, [size] * len(ticks))
 
 
 def filled(count: int, step: int = 10) -> Window:
@@ -252,13 +262,27 @@ def test_delayed_events_are_not_ready_before_their_time() -> None:
 
 
 def test_the_bytes_of_what_is_settled_are_let_go() -> None:
-    window = filled(CHUNK)
-    settle(window, *range(20, 10 + 10 * CHUNK, 10))
+    """Not at once, for most chunks are settled soon; but of so many chunks at most they are kept."""
+    chunks = SPARSE_CHUNKS + 8
+    window = filled(chunks * CHUNK)
+    settle(window, *(tick for tick in range(10, 10 + 10 * chunks * CHUNK, 10) if (tick - 10) % (10 * CHUNK)))
 
-    chunk = next(iter(window))
-    assert sum(len(events) for _, events in chunk.pieces) < 4
-    assert list(chunk.batch(1).ticks) == [10]
-    assert window.size == chunk.size > 0
+    first, *_, last = window
+    assert first.kept == sum(len(events) for _, events in first.pieces) < 4
+    assert list(first.batch(1).ticks) == [10]
+    assert first.size > 0
+    assert last.kept == CHUNK
+    assert sum(chunk.kept == CHUNK for chunk in window) == SPARSE_CHUNKS
+    assert window.size == sum(chunk.size for chunk in window)
+
+
+def test_the_bytes_of_large_events_that_are_settled_are_let_go_at_once() -> None:
+    window = Window(PUBEND, 0)
+    window.put(batch(*range(1, CHUNK + 1), size=SMALL))
+    settle(window, *range(2, CHUNK + 1))
+
+    (chunk,) = window
+    assert chunk.kept == sum(len(events) for _, events in chunk.pieces) < 4
 
 
 @pytest.mark.parametrize("seed", range(40))
