@@ -23,7 +23,7 @@ NAMES = {
     "catchup": "all of 100 durable subscriptions away for a while, and back at once",
     "committing": "the position at the broker: AUTO event by event and in batches, beside tokens and DUPS_OK",
     "positions": "the position at the server, durable before the next event: AUTO beside Redis, NATS and Kafka",
-    "shared": "1 and 4 consumers of a shared subscription that settle by 64, beside a plain one that acknowledges tokens",
+    "shared": "1 and 4 consumers of a shared subscription that settle by 64, beside a plain one with tokens",
     "slow": "what 100 subscribers notice of one that takes a thousandth of what it is sent",
     "newcomers": "what one live subscription notices of 300 new ones over a log of 1.5 million events",
     "match": "the selector index alone",

@@ -278,20 +278,21 @@ class Run:
 
         Some that it has delivered may be left out: so what is settled beside a few of them is one step.
         """
-        offset = numbers[at] - self.first
-        count = min(self.count - offset, len(numbers) - at)
+        first, own, places = self.first, self.ticks, self.places
+        offset = numbers[at] - first
+        count = min(len(places) - offset, len(numbers) - at)
         stop = at + count
-        if numbers[stop - 1] == numbers[at] + count - 1 and ticks[at:stop] == self.ticks[offset : offset + count]:
-            places = self.places[offset : offset + count]
-            if places[-1] - places[0] == count - 1 and numbers[at:stop] == tuple(range(numbers[at], numbers[at] + count)):
-                return count, ((1 << count) - 1) << places[0]
-        last, found = -1, list[int]()
+        if numbers[stop - 1] == numbers[at] + count - 1 and ticks[at:stop] == own[offset : offset + count]:
+            part = places[offset : offset + count]
+            if part[-1] - part[0] == count - 1 and numbers[at:stop] == tuple(range(numbers[at], numbers[at] + count)):
+                return count, ((1 << count) - 1) << part[0]
+        last, end, found = -1, len(places), list[int]()
         for number, tick in zip(numbers[at:stop], ticks[at:stop], strict=True):
-            offset = number - self.first
-            if not last < offset < self.count or self.ticks[offset] != tick:
+            offset = number - first
+            if not last < offset < end or own[offset] != tick:
                 break
             last = offset
-            found.append(self.places[offset])
+            found.append(places[offset])
         return len(found), mask_at(found)
 
     def numbers(self, mask: int) -> list[int]:
