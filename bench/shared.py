@@ -57,14 +57,18 @@ class Progress:
     def __init__(self) -> None:
         self._count = self._told = 0
         self._at = 0.0
+        self._telling: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Tells it from now on."""
+        self._telling = asyncio.create_task(self._tell())
 
     def add(self, count: int) -> None:
         """So many more are settled."""
         self._count += count
         self._at = time.monotonic()
 
-    async def tell(self) -> None:
-        """Tells it for ever."""
+    async def _tell(self) -> None:
         while True:
             await asyncio.sleep(0.1)
             if self._count > self._told:
@@ -109,16 +113,20 @@ async def consumer(url: str, name: str, mode: str) -> None:
     """One consumer, until it is killed. It begins when its standard input says so."""
     progress = Progress()
     async with gapless.connect(url, client_id=TOPIC) as connection, connection.session() as session:
-        subscribing: Any = session.subscribe(TOPIC, name=name, start="earliest", shared=mode != PLAIN)
-        async with subscribing as subscription:
-            print(time.process_time(), flush=True)
-            await asyncio.to_thread(sys.stdin.readline)
-            telling = asyncio.create_task(progress.tell())
-            if mode == PLAIN:
+        if mode == PLAIN:
+            async with session.subscribe(TOPIC, name=name, start="earliest") as subscription:
+                await _told_to_begin(progress)
                 await consume_plain(subscription, progress)
-            else:
-                await consume_shared(subscription, progress, mode)
-            telling.cancel()
+        else:
+            async with session.subscribe(TOPIC, name=name, start="earliest", shared=True) as jobs:
+                await _told_to_begin(progress)
+                await consume_shared(jobs, progress, mode)
+
+
+async def _told_to_begin(progress: Progress) -> None:
+    print(time.process_time(), flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    progress.begin()
 
 
 # ------------------------------------------------------------------------------------------- a round
