@@ -301,16 +301,20 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     assert bench.position.nothing_upto < 150
 
 
+def waits_for_more(bench: Bench) -> bool:
+    return bench.reader.fetching
+
+
 def test_the_rest_of_an_answer_may_come_while_its_first_part_waits_for_credit() -> None:
     """It is not asked for again when there is credit."""
     bench = Bench(since=100, credit=1)
     bench.step()
     assert bench.fetches == [((0, 100),)]
     bench.offer(0, 10, 5, 8)
-    assert bench.reader.fetching, "more is on its way"
+    assert waits_for_more(bench)
     bench.offer(10, 60, 20, 30)
     bench.offer(60, 100, 70)
-    assert not bench.reader.fetching
+    assert not waits_for_more(bench)
     assert bench.said == [1]
 
     bench.consumer.grant(10, 1 << 10)
