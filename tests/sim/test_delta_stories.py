@@ -29,7 +29,7 @@ FOUND: Mapping[str, str] = {
 """By the switch: the story that finds it."""
 SEEDS: Mapping[str, int] = {
     "ib_stamps_raw": 2,
-    "purge_inside_window": 2,
+    "purge_inside_window": 3,
     "complete_from_all": 16,
     "served_twice_unserves": 0,
     "gone_is_asked_for_ever": 25,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from gapless.core.wire.messages import InUse, Order, StartAt
+from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.errors import (
     InvalidSelectorError,
     InvalidTokenError,
@@ -256,8 +256,14 @@ class SubscribeOperations:
         own = None if subscription is None else subscription.row.token
         if subscription is None or own is None:
             return False
-        # The token that it was created from may be presented once more: the answer may have been lost.
-        mine = (own.seal, subscription.row.start_token.seal if subscription.row.start_token is not None else b"")
+        # The token that it was created from may be presented once more: the answer may have been lost. That it is for
+        # other events since makes no difference.
+        row: Row | None = subscription.row
+        mine = {own.seal}
+        while row is not None:
+            if row.start_token is not None:
+                mine.add(row.start_token.seal)
+            row = row.former if row.on_change is OnChange.KEEP_POSITION else None
         foreign = [token for token in self._state.old_tokens if token.seal not in mine]
         if not foreign:
             return False

@@ -76,8 +76,8 @@ class DeltaRouter(RelayRouter):
         return broker in self._tree
 
     def has_way(self, to: BrokerId) -> bool:
-        """Whether anybody on the way to a broker is live, and leads there, as far as this one knows."""
-        return to in self._tree and bool(self._ways.steps(to))
+        """Whether anybody on the way to a broker is live, as far as this one reaches."""
+        return to in self._tree and bool(self._ring.on_way(to))
 
     def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
         """Sends a message one step on its way to a certain broker."""

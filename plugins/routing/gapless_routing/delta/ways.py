@@ -1,7 +1,8 @@
 """The way to a certain broker: which live broker is the next step (protocol: delta-router).
 
 A step may lead nowhere: a link can be broken between two brokers that live. Who has no further step says so to whom it
-has the message from (`NO_WAY`), and is passed by for a while. The message itself is gone: whoever sent it repeats it.
+has the message from (`NO_WAY`), and is passed by for a while, where there is another step. The message itself is gone:
+whoever sent it repeats it.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Ways:
         self._closed: dict[tuple[BrokerId, BrokerId], int] = {}
         """Which step leads to which broker nowhere, and since when."""
 
-    def steps(self, to: BrokerId) -> list[BrokerId]:
-        """Returns the live brokers on the way to another one that may be the next step, the nearest first."""
+    def _open(self, steps: list[BrokerId], to: BrokerId) -> list[BrokerId]:
+        """Returns those that have not said lately that they lead nowhere."""
         recent = self._state.now - PASSED_BY
-        return [step for step in self._ring.on_way(to) if self._closed.get((step, to), recent) <= recent]
+        return [step for step in steps if self._closed.get((step, to), recent) <= recent]
 
     def send(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
         """Sends a message one step on its way to a certain broker.
@@ -60,12 +61,13 @@ class Ways:
             return
         if sender is not None and self._tree.first(to) == self._tree.first(sender):
             return  # two brokers with different maps would send it to and fro
-        steps = self.steps(to)
-        if steps:
+        live = self._ring.on_way(to)
+        steps = self._open(live, to)
+        if not steps and sender is not None:
+            self._ring.links.send(sender, Private(NO_WAY, _encode(NoWay(to))))
+        if steps := steps or live:  # a closed one may lead there again since it said so
             step = steps[-1] if self._state.draw(4) else steps[self._state.draw(len(steps))]
             self._ring.links.send(step, message, address)
-        elif sender is not None:
-            self._ring.links.send(sender, Private(NO_WAY, _encode(NoWay(to))))
 
     def on_no_way(self, broker: BrokerId, data: bytes) -> None:
         """A broker leads nowhere. Raises RemoteProtocolError when it makes no sense."""

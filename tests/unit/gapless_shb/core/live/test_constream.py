@@ -25,13 +25,18 @@ def world_with(
     """A world at rest with one consumer."""
     world = World(catch_up, retain=retain)
     world.sync()
+    return world, attached(world, selector), world.stream
+
+
+def attached(world: World, selector: str) -> Client:
+    """A consumer that takes any number of events."""
     client = Client("s", selector)
     world.clients.append(client)
     world.attach(client, None)
     world.sync()
     client.credit = 1 << 30
     world.feed(m.Credit(client.sid, 1 << 30, 0), world.session_of(client))
-    return world, client, world.stream
+    return client
 
 
 def push(world: World, count: int = 1, *, raw: bool = True) -> None:

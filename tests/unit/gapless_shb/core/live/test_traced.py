@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.traces import Sampler
-from gapless.core.wire import messages as m
-from unit.gapless_shb.core.harness import Client, World
-from unit.gapless_shb.core.live.test_constream import push
+from unit.gapless_shb.core.harness import World
+from unit.gapless_shb.core.live.test_constream import attached, push
 
 
 def traced_world(share: float, selector: str = "") -> World:
@@ -14,12 +13,7 @@ def traced_world(share: float, selector: str = "") -> World:
     world.traces = share
     world.crash()
     world.sync()
-    client = Client("s", selector)
-    world.clients.append(client)
-    world.attach(client, None)
-    world.sync()
-    client.credit = 1 << 30
-    world.feed(m.Credit(client.sid, 1 << 30, 0), world.session_of(client))
+    attached(world, selector)
     push(world)
     world.matched.clear()
     return world
