@@ -31,13 +31,14 @@ RETRIED = 20
 ROUNDS = 3
 AHEAD = 8
 """So many settlements of a consumer may be without an answer."""
-PLAIN, SHARED, RETRYING, WAITING = "plain", "shared", "retrying", "waiting"
+PLAIN, SHARED, RETRYING, WAITING, WAITING_RETRYING = "plain", "shared", "retrying", "waiting", "waiting_retrying"
 KINDS = {
     "plain": (PLAIN, 1),
     "shared_1": (SHARED, 1),
     "shared_4": (SHARED, 4),
     "shared_4_retried": (RETRYING, 4),
     "shared_4_waiting": (WAITING, 4),
+    "shared_4_waiting_retried": (WAITING_RETRYING, 4),
 }
 """What the consumers do, and how many there are."""
 BARS = {
@@ -98,11 +99,11 @@ async def settle(jobs: gapless.SharedSubscription[Any, Any], batch: Any, progres
 
 async def consume_shared(jobs: gapless.SharedSubscription[Any, Any], progress: Progress, mode: str) -> None:
     """Settles each batch durably."""
-    ahead = 1 if mode == WAITING else AHEAD
+    ahead = 1 if mode in {WAITING, WAITING_RETRYING} else AHEAD
     flying: set[asyncio.Task[None]] = set()
     async for batch in jobs.batches(max_events=BATCH):
         assert all(len(event.body) == len(BODY) for event in batch)
-        flying.add(asyncio.create_task(settle(jobs, batch, progress, retries=mode == RETRYING)))
+        flying.add(asyncio.create_task(settle(jobs, batch, progress, retries=mode in {RETRYING, WAITING_RETRYING})))
         if len(flying) >= ahead:
             done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

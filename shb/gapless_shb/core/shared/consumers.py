@@ -68,6 +68,8 @@ BEYOND: Final = 2
 """Nobody holds so many times as many events as the window has: with many pubends it has a few more than it may."""
 HOLDS_AFTER: Final = 50_000_000
 """Holds are looked at again after so many nanoseconds at the earliest."""
+GATHERED: Final = 10 * _MILLISECOND
+"""What is retried within so many nanoseconds comes again together: by itself, each event would cost a delivery."""
 
 
 class Host(Protocol):
@@ -585,12 +587,10 @@ class SharedSubscription:
             window.settle(chunk, mask)
         elif verdict.kind is Kind.RETRY:
             window.attempt(chunk, mask & ~run.taken & ~run.risky)
-            if verdict.delay_ms:
-                run.holder.release(run, mask)
-                window.delay(chunk, mask)
-                self._deadlines.set(Delayed(window, chunk, mask), now + verdict.delay_ms * _MILLISECOND)
-            else:
-                self._free(run, mask, doubt=False)
+            run.holder.release(run, mask)
+            window.delay(chunk, mask)
+            due = now + verdict.delay_ms * _MILLISECOND
+            self._deadlines.set(Delayed(window, chunk, mask), due + -due % GATHERED)
         else:
             run.holder.pauses = True
             self._free(run, mask, doubt=False)

@@ -167,7 +167,8 @@ class Dispatch:
             mask &= ~gaps
         careful = chunk.doubt | chunk.attempted
         mask &= careful if low & careful else ~careful
-        return mask & (low << RUN_MAX) - 1
+        in_a_row = mask & (low << RUN_MAX) - low
+        return in_a_row if in_a_row.bit_count() == RUN_MAX or in_a_row == mask else lowest(mask, RUN_MAX)
 
     def _suspects(self, now: int, wall: int, *, hidden: bool) -> Iterator[Run]:
         """Gives what travels alone to a consumer that holds nothing, or lets one have nothing until it does."""

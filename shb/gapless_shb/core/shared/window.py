@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import accumulate
-from operator import itemgetter, sub
+from operator import itemgetter, lt, sub
 from struct import Struct
 from typing import Any, Final
 
@@ -286,6 +286,11 @@ class Run:
             part = places[offset : offset + count]
             if part[-1] - part[0] == count - 1 and numbers[at:stop] == tuple(range(numbers[at], numbers[at] + count)):
                 return count, ((1 << count) - 1) << part[0]
+        # Some are left out, or others follow: those of this run stand first, if the numbers are in order at all.
+        part = numbers[at : bisect_left(numbers, first + len(places), at, stop)]
+        offsets = [number - first for number in part]
+        if all(map(lt, part, part[1:])) and ticks[at : at + len(part)] == tuple([own[offset] for offset in offsets]):
+            return len(part), mask_at([places[offset] for offset in offsets])
         last, end, found = -1, len(places), list[int]()
         for number, tick in zip(numbers[at:stop], ticks[at:stop], strict=True):
             offset = number - first

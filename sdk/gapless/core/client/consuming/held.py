@@ -17,7 +17,6 @@ from gapless.core.stream.columns import array_header
 from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.sharing import RUN_MAX
 
 
 class HeldEvent(Event, array_like=True, gc=False):
@@ -158,12 +157,6 @@ class HeldRun(Struct, eq=False):
     def places(self) -> list[tuple[Tick, int]]:
         """Returns tick and delivery number of each."""
         return list(zip(self.ticks[self.at :], self.numbers, strict=True))
-
-    def takes_at_once(self) -> int:
-        """Returns how many of them one Take may name: several that were never attempted, else one."""
-        attempts = self.attempts[self.at :]
-        fresh = len(attempts) - len(attempts.lstrip(b"\0")) if attempts else self.count
-        return max(1, min(fresh, RUN_MAX))
 
     def part(self, start: int, stop: int) -> HeldRun:
         """Returns those with these places, 0 <= start < stop <= count; the bytes are shared."""

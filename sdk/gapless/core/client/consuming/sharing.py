@@ -51,6 +51,7 @@ from gapless.core.wire.messages import (
     Take,
     Taken,
 )
+from gapless.core.wire.messages.sharing import RUN_MAX
 from gapless.errors import ConfigurationError, RemoteProtocolError
 
 SETTLEMENT_BYTES = 64 << 10
@@ -75,7 +76,7 @@ class SharedCore(ConsumerCore):
         self._sharing = wanted.sharing
         self._careful: deque[HeldRun] = deque()
         self._taking: dict[int, list[HeldRun]] = {}
-        """What Take has named, by the first delivery number in it."""
+        """What each Take has named, by the number that stands first in it."""
         self._ready: dict[PubendId, deque[HeldRun]] = {}
         """By the pubend; the one whose turn it is comes first."""
         self._ahead = 0
@@ -238,14 +239,11 @@ class SharedCore(ConsumerCore):
     def take_ahead(self, wanted: int) -> None:
         """Asks the broker to count the attempts of so many that may have been handed out before, if it is attached."""
         while self.phase is SubscriptionPhase.ATTACHED and self._careful and self._ahead < wanted:
-            run = self._careful.popleft()
-            count = run.takes_at_once()
-            if count < run.count:
-                self._careful.appendleft(run.part(count, run.count))
-            first = run.part(0, count)
-            self._ahead += count
-            self._taking[first.numbers[0]] = [first]
-            self._outbox.send(Take(self.session_sid, holds_of(first.pubend, first.places())))
+            pubend, runs = self._careful[0].pubend, self._next_careful()
+            holds = holds_of(pubend, [place for run in runs for place in run.places()])
+            self._ahead += len(holds.numbers)
+            self._taking[holds.numbers[0]] = runs
+            self._outbox.send(Take(self.session_sid, holds))
 
     def settle(self, kind: Kind, numbers: Iterable[int], delay_ms: int = 0) -> tuple[list[int], list[int]]:
         """The application says something of what it holds. It is sent at the end of the turn.
@@ -373,6 +371,19 @@ class SharedCore(ConsumerCore):
             self._give_back()
         else:
             self._announce()
+
+    def _next_careful(self) -> list[HeldRun]:
+        """Removes and returns what one Take names: what comes next, of one pubend, and no more than it may."""
+        runs: list[HeldRun] = []
+        room = RUN_MAX
+        while room and self._careful and (not runs or self._careful[0].pubend == runs[0].pubend):
+            run = self._careful.popleft()
+            if run.count > room:
+                self._careful.appendleft(run.part(room, run.count))
+                run = run.part(0, room)
+            runs.append(run)
+            room -= run.count
+        return runs
 
     def _hand_out(self, runs: deque[HeldRun], events_max: int) -> HeldDelivery | HeldGap:
         """Hands out the first of these: a gap, or events up to so many."""
