@@ -131,8 +131,8 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
     async def retry(self, items: SettleT, delay: float = 0) -> None:
         """Gives something back: it comes again, to this consumer or to another one, after `delay` seconds.
 
-        It counts as one more attempt, and is marked. It returns when that is durable; the delay itself is not, so a
-        crash of the broker shortens it. Raises the errors of `acknowledge`.
+        The broker rounds the time at which it comes again up to hundredths of a second. It counts as one more attempt,
+        and is marked. It returns when that is durable; the delay itself is not, so a crash of the broker shortens it. Raises the errors of `acknowledge`.
         """
         delay_ms = math.ceil(delay * 1000) if 0 <= delay < math.inf else -1
         if not 0 <= delay_ms <= MILLISECONDS_MAX:

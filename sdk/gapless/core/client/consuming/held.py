@@ -158,6 +158,12 @@ class HeldRun(Struct, eq=False):
         """Returns tick and delivery number of each."""
         return list(zip(self.ticks[self.at :], self.numbers, strict=True))
 
+    @property
+    def unattempted(self) -> int:
+        """How many of those that come first were never attempted."""
+        attempts = self.attempts[self.at :]
+        return len(attempts) - len(attempts.lstrip(b"\0")) if attempts else self.count
+
     def part(self, start: int, stop: int) -> HeldRun:
         """Returns those with these places, 0 <= start < stop <= count; the bytes are shared."""
         if start == 0 and stop == self.count:

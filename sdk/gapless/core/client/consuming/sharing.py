@@ -239,7 +239,7 @@ class SharedCore(ConsumerCore):
     def take_ahead(self, wanted: int) -> None:
         """Asks the broker to count the attempts of so many that may have been handed out before, if it is attached."""
         while self.phase is SubscriptionPhase.ATTACHED and self._careful and self._ahead < wanted:
-            pubend, runs = self._careful[0].pubend, self._next_careful()
+            pubend, runs = self._careful[0].pubend, self._next_careful(wanted - self._ahead)
             holds = holds_of(pubend, [place for run in runs for place in run.places()])
             self._ahead += len(holds.numbers)
             self._taking[holds.numbers[0]] = runs
@@ -372,17 +372,24 @@ class SharedCore(ConsumerCore):
         else:
             self._announce()
 
-    def _next_careful(self) -> list[HeldRun]:
-        """Removes and returns what one Take names: what comes next, of one pubend, and no more than it may."""
+    def _next_careful(self, wanted: int) -> list[HeldRun]:
+        """Removes and returns what one Take names: so many that come next, of one pubend.
+
+        What was never attempted is named by the run: there, nothing is lost if it counts once too often.
+        """
         runs: list[HeldRun] = []
-        room = RUN_MAX
-        while room and self._careful and (not runs or self._careful[0].pubend == runs[0].pubend):
+        named = 0
+        while (
+            named < min(wanted, RUN_MAX)
+            and self._careful
+            and self._careful[0].pubend == (runs or self._careful)[0].pubend
+        ):
             run = self._careful.popleft()
-            if run.count > room:
-                self._careful.appendleft(run.part(room, run.count))
-                run = run.part(0, room)
-            runs.append(run)
-            room -= run.count
+            count = min(run.count, max(wanted - named, run.unattempted), RUN_MAX - named)
+            if count < run.count:
+                self._careful.appendleft(run.part(count, run.count))
+            runs.append(run.part(0, count))
+            named += count
         return runs
 
     def _hand_out(self, runs: deque[HeldRun], events_max: int) -> HeldDelivery | HeldGap:

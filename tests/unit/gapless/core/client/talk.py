@@ -83,11 +83,13 @@ class Talk:
         self.core.on_frames(self.link, [self.numbered(payload)], self.now)
         self.take()
 
-    def hear_held(self, sid: int, first: int, *ticks: int, careful: bool = False, attempts: bytes = b"") -> None:
-        """The broker delivers events of pubend 0 to a consumer of a shared subscription."""
+    def hear_held(
+        self, sid: int, first: int, *ticks: int, careful: bool = False, attempts: bytes = b"", pubend: int = 0
+    ) -> None:
+        """The broker delivers events of a pubend, by its number, to a consumer of a shared subscription."""
         bodies = [b"%d" % tick for tick in ticks]
         events = EventColumns.of([encode_event("t", {}, None, body) for body in bodies], map(len, bodies))
-        head = deliver_held_head(self.session, sid, 0, first, careful=careful, attempts=attempts)
+        head = deliver_held_head(self.session, sid, pubend, first, careful=careful, attempts=attempts)
         payload = head + events.batch(ticks).payload((1 << len(ticks)) - 1)
         self.core.on_frames(self.link, [self.numbered(payload)], self.now)
         self.take()

@@ -125,6 +125,16 @@ def test_what_is_careful_goes_apart_with_its_attempts() -> None:
     ]
 
 
+def test_what_is_alike_goes_together_however_far_apart_it_stands() -> None:
+    table = Table("a")
+    window = table.windows["p@1"]
+    window.put(batch(*range(1, 257)))
+    window.attempt(next(iter(window)), sum(1 << place for place in range(0, 256, 20)))
+
+    careful = [ticks for _, ticks, is_careful in table.hand_out() if is_careful]
+    assert careful == [list(range(1, 257, 20))]
+
+
 def test_what_is_in_doubt_is_kept_back_for_a_while() -> None:
     table = Table("a")
     window = table.windows["p@1"]

@@ -12,6 +12,7 @@ from gapless.core.wire import messages as m
 from gapless.core.wire.messages import Holds, Kind, Settle, Sharing, Take, Verdict
 from gapless.node.recovery import VolumeReader
 from gapless_shb.core.broker import Timing
+from gapless_shb.core.shared.consumers import GATHERED
 from gapless_shb.core.shared.settling import ROSTER, SHARED
 from gapless_shb.core.shared.window import CHUNKS, WINDOWS
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND, World
@@ -240,6 +241,24 @@ def test_what_was_retried_comes_again_marked_and_after_its_delay() -> None:
     [again] = one.deliveries[count:]
     assert (again.columns.ticks(), again.careful, again.attempts) == ([tick], True, b"\x01")
     assert again.first > 3
+
+
+def test_what_is_retried_one_after_the_other_comes_again_together() -> None:
+    rig = SharingRig()
+    one = rig.come("one")
+    rig.publish_all(5)
+    rig.settle_down()
+    count = len(one.deliveries)
+    rig.pause(1 + (-rig.now % GATHERED) // 1_000_000)
+    for tick in ticks_of(rig)[::2]:
+        one.settle(tick, kind=Kind.RETRY)
+        rig.pause(2)
+    assert not one.deliveries[count:]
+
+    rig.wait(12)
+
+    [again] = one.deliveries[count:]
+    assert again.columns.ticks() == ticks_of(rig)[::2]
 
 
 def test_what_was_never_handed_out_is_as_it_was_before() -> None:

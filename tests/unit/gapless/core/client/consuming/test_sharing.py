@@ -159,7 +159,7 @@ CAREFUL = {
 def test_what_may_have_been_handed_out_is_taken_first(
     attempts: bytes, takes: list[tuple[int, ...]], counts: list[int]
 ) -> None:
-    """One Take for a run that was never attempted, one for each of the others; and all of them are marked."""
+    """Who takes one at a time says so of a run that was never attempted, and of each of the others; all are marked."""
     worker = Worker()
     worker.deliver(10, 100, 200, 300, careful=True, attempts=attempts)
 
@@ -196,9 +196,26 @@ def test_what_one_asks_for_is_taken_ahead() -> None:
     worker.deliver(1, *range(1, 11), careful=True, attempts=b"\x01" * 10)
 
     worker.take(4)
-    assert [take.holds.numbers for take in worker.said(m.Take)] == [(1,), (2,), (3,), (4,)]
+    assert [take.holds.numbers for take in worker.said(m.Take)] == [(1, 2, 3, 4)]
     worker.take(1, wanted=6)
-    assert len(worker.said(m.Take)) == 6
+    assert [take.holds.numbers for take in worker.said(m.Take)] == [(1, 2, 3, 4), (5, 6)]
+
+
+def test_one_take_names_what_has_come_in_several_runs_of_a_pubend() -> None:
+    worker = Worker()
+    worker.talk.hear(m.PubendNumber(1, "q@1"))
+    worker.deliver(20, 300, 400, careful=True, attempts=b"\x01\x01")
+    worker.deliver(10, 100, 200, careful=True, attempts=b"\x01\x01")
+    worker.deliver(30, 500, careful=True, attempts=b"\x01", pubend=1)
+
+    worker.take(64)
+    takes = [take.holds for take in worker.said(m.Take)]
+    assert [(take.pubend, take.ticks, take.numbers) for take in takes] == [
+        (PUBEND, (100, 200, 300, 400), (10, 11, 20, 21)),
+        ("q@1", (500,), (30,)),
+    ]
+    worker.talk.hear(m.Taken(SID, 10, lost=(21,)), m.Taken(SID, 30))
+    assert worker.numbers(64) == [20, 10, 11, 30]
 
 
 def test_others_are_handed_out_while_something_is_taken() -> None:
