@@ -132,7 +132,8 @@ class SharedSubscription(ClosedWhenLeft, Recipient, Generic[HeldT, GapT]):
         """Gives something back: it comes again, to this consumer or to another one, after `delay` seconds.
 
         The broker rounds the time at which it comes again up to hundredths of a second. It counts as one more attempt,
-        and is marked. It returns when that is durable; the delay itself is not, so a crash of the broker shortens it. Raises the errors of `acknowledge`.
+        and is marked. It returns when that is durable; the delay itself is not, so a crash of the broker shortens it.
+        Raises the errors of `acknowledge`.
         """
         delay_ms = math.ceil(delay * 1000) if 0 <= delay < math.inf else -1
         if not 0 <= delay_ms <= MILLISECONDS_MAX:
