@@ -163,6 +163,8 @@ class SharingBook(Judge):
         """By the rows' numbers."""
         self.at: dict[tuple[str, int, int], Key] = {}
         """Who takes part in a session of a broker, by the subscription's id."""
+        self._takes: dict[tuple[str, int, int, int], tuple[int, ...]] = {}
+        """What a Take names, by broker, session, subscription and the number that stands first in it."""
         self._asked: dict[tuple[str, int, int], Key] = {}
         self._of: dict[Key, Story] = {}
         self._pubends: dict[tuple[str, int, int], PubendId] = {}
@@ -245,6 +247,8 @@ class SharingBook(Judge):
                     sent.left = True
             self._leave(broker, key, by_crash=False)
         else:
+            if isinstance(message, Take):
+                self._takes[broker, session, message.sid, message.holds.numbers[0]] = message.holds.numbers
             for number in message.holds.numbers:
                 sent = story.numbers.get(number)
                 if sent is not None and sent.key == key:
@@ -298,11 +302,10 @@ class SharingBook(Judge):
                 gap=True,
             )
         elif isinstance(message, Taken):
-            first = story.numbers.get(message.first)
-            if first is not None:
-                for number, sent in story.numbers.items():
-                    if number >= message.first and sent.key == key and sent.takes and number not in message.lost:
-                        sent.taken = True
+            for number in self._takes.get((broker, session, message.sid, message.first), ()):
+                taken = story.numbers.get(number)
+                if taken is not None and taken.key == key and number not in message.lost:
+                    taken.taken = True
         elif isinstance(message, HoldLost):
             for holds in message.holds:
                 for number in holds.numbers:

@@ -190,8 +190,10 @@ class SharedSubscription:
     def is_full(self, pubend: PubendId) -> bool:
         """Whether a pubend has to wait until events are settled. What was not settled before never has to."""
         window = self.windows[pubend]
-        recalled_upto = max(window.awaited_upto, window.recalled_upto if window.absent else 0)
-        if recalled_upto and self._host.streams[pubend].served_upto(self.record.sid) < recalled_upto:
+        served_upto = self._host.streams[pubend].served_upto(self.record.sid)
+        if window.absent and served_upto < window.recalled_upto:
+            return False
+        if max(served_upto, window.frontier) < window.awaited_upto:
             return False
         return not self.room.events(pubend)
 

@@ -1,0 +1,30 @@
+"""What consumers of a shared subscription hold, and is not read again yet since their broker has crashed."""
+
+from __future__ import annotations
+
+from gapless.core.wire.messages import Kind, Settle, Verdict
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.subscriptions.test_sharing import SharingRig, ticks_of
+
+
+def test_what_somebody_names_after_a_crash_is_read_and_nothing_beyond_the_window() -> None:
+    rig = SharingRig()
+    one = rig.come("one", sharing={"window": 1})
+    rig.publish_all(5)
+    [tick] = one.events()
+    rig.crash(0)
+    session = rig.session("one")
+    rig.ask(session, known=one.answer, sharing={"window": 1, "holds": (one.holds(tick),)})
+    rig.sync()
+    shared = rig.role._sharing._shared[one.answer.sid]
+    events = rig.knowledge(0, rig.stable, raw=True, reply=True).data
+    assert list(events.ticks) == ticks_of(rig)
+
+    assert not shared.is_full(PUBEND), "what was held before has room"
+    rest = shared.put(PUBEND, events)
+
+    assert rest is not None
+    assert list(rest.ticks) == ticks_of(rig)[1:]
+    assert shared.is_full(PUBEND), "its reader has not said yet that it has read that far"
+    rig.feed(Settle(one.answer.sid, 1, (Verdict(Kind.ACKNOWLEDGE, one.holds(tick), 0),)), session)
+    assert shared.unsettled == 0
