@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,11 @@ from gapless.core.wire.messages import (
     Taken,
 )
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.expired_subscriptions import lapses
 
 if TYPE_CHECKING:
     from gapless.core.client.link.effects import Attached
+    from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.recording.accounts import Logged
     from gapless_sim.recording.model import Model
@@ -213,6 +215,13 @@ class SharingBook(Judge):
             sent.holding, sent.consumer = holding, consumer
 
     # At the brokers.
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A broker writes: a subscription may have lapsed."""
+        for _, client_id, name in lapses(operations):
+            for story in self.stories.values():
+                if (story.broker, story.row.client_id, story.row.name) == (broker.name, client_id, name):
+                    story.lapsed = True
 
     def received(self, broker: str, session: int, message: Any) -> None:
         """A session says something."""

@@ -232,6 +232,7 @@ class Chunk:
     def restored(cls, first: Tick, row: bytes) -> Chunk:
         """Returns the chunk of a row; nothing of it is here yet."""
         found = _decode_chunk(row)
+        assert min(found.gaps, default=1) > 0, "ticks ascend"
         ticks = list(accumulate(found.gaps, initial=first))
         chunk = cls(first - found.below if found.below else 0, ticks)
         chunk.done = int.from_bytes(found.done, "little") & chunk.all
@@ -375,6 +376,7 @@ class Window:
         low = bisect_right(events.ticks, self.frontier) if self.absent or events.ticks[0] <= self.frontier else 0
         if low:
             self._fill(events.slice(0, low))
+        assert low == len(events) or events.ticks[low] > self.newest, "events are put in in their order, each once"
         at = low
         while at < len(events):
             chunk = self._open_chunk(events.ticks[at])
@@ -686,7 +688,7 @@ class Window:
     def rows(self, sid: int, *, everything: bool = False) -> list[Operation]:
         """Returns what is to be written. The frontier goes as far as something has happened, or as far as it is.
 
-        Every chunk that it passes has a row, or is settled.
+        Every chunk that it passes has a row, or is settled; and it goes as far as every row does.
         """
         if everything or (self.is_changed and not self._chunks):
             frontier = max(self.written, self.frontier)
@@ -695,7 +697,10 @@ class Window:
         else:
             return []
         operations: list[Operation] = []
-        for at in range(bisect_right(self._firsts, frontier)):
+        passed = bisect_right(self._firsts, frontier)
+        if passed:  # the row of the last one has all of it
+            frontier = max(frontier, self._chunks[passed - 1].ticks[-1])
+        for at in range(passed):
             chunk, first = self._chunks[at], self._firsts[at]
             is_news = first in self._dirty or chunk.ticks[-1] > self.written or not chunk.is_stored
             if is_news or (everything and chunk.doubt):
@@ -755,12 +760,14 @@ class Window:
         window.floor = found.floor
         for first, value in chunks:
             chunk = Chunk.restored(first, value)
+            assert not window._chunks or window._chunks[-1].ticks[-1] < first, "chunks ascend"
             window._insert(first, chunk)
             window.count += chunk.unsettled.bit_count()
             if chunk.deaths:
                 window._suspects[first] = None
             window._enqueue(chunk)
-        window.newest = max(window.frontier, window._chunks[-1].ticks[-1]) if window._chunks else window.frontier
+            assert chunk.ticks[-1] <= window.frontier, "every row lies below the frontier that was written with it"
+        window.newest = window.frontier
         window._raise_floor()  # a row may have gone farther than the last event, where nothing is left
         window.absent, window.recalled_upto = window.count, window.frontier
         return window

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, cast
 
+import pytest
+from msgspec.msgpack import encode
+
+from gapless.core.ports import Set
 from gapless.core.wire.messages import Detach, Holds, Kind, Take, Taken
 from gapless_sim.oracles.sharing_book import Sent
-from unit.gapless_sim.oracles.model_fixture import NODE, P, violates
+from gapless_sim.recording.expired_subscriptions import LAPSED
+from unit.gapless_sim.oracles.model_fixture import NODE, P, Stand, violates
 from unit.gapless_sim.oracles.test_sharing import SID, Stage
+
+if TYPE_CHECKING:
+    from gapless_sim.world.broker import SimBroker
 
 
 @pytest.fixture
@@ -59,3 +67,14 @@ def test_who_says_goodbye_leaves_what_it_has_said_nothing_of(stage: Stage) -> No
     stage.observe.received(NODE, stage.one.session, Detach(SID))
 
     assert [noted(stage, number).left for number in (1, 2)] == [False, True]
+
+
+def test_what_is_written_down_as_lapsed_is_owed_to_nobody(stage: Stage) -> None:
+    """Also before somebody takes part in it again."""
+    row = encode([SID, "c", "jobs"])
+    another, broker = cast("SimBroker", Stand(name="another")), cast("SimBroker", Stand(name=NODE))
+    stage.book.written(another, [Set(LAPSED, b"", row)])
+    assert not stage.book.stories[1].lapsed
+
+    stage.book.written(broker, [Set("another table", b"", row), Set(LAPSED, b"", row)])
+    assert stage.book.stories[1].lapsed

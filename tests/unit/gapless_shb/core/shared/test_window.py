@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.msgpack import encode
 
 from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.columns import EventBatch
@@ -19,6 +20,7 @@ from gapless_shb.core.shared.window import (
     Chunk,
     Run,
     Window,
+    WindowRow,
     split_chunk_key,
 )
 from gapless_shb.core.state.segments import GapSegment
@@ -162,6 +164,41 @@ def test_a_chunk_that_grows_after_it_was_written_is_written_again() -> None:
     rows.apply(window.rows(7))
 
     assert unsettled(rows.restored()) == unsettled(window) == [10, 30, 40, 100]
+
+
+def test_what_a_chunk_with_a_row_has_got_since_is_not_put_in_again_after_a_crash() -> None:
+    """The row of a chunk goes as far as the chunk does, so the frontier that is written with it has to as well."""
+    rows, window = Rows(), filled(CHUNK + 2)
+    rows.apply(window.rows(7, everything=True))
+    grown = batch(10 * (CHUNK + 3), 10 * (CHUNK + 4))
+    window.put(grown)
+    settle(window, 20)
+    rows.apply(window.rows(7))
+
+    back = rows.restored()
+    assert back.frontier == 10 * (CHUNK + 4)
+    back.put(grown)
+    assert unsettled(back) == unsettled(window)
+
+
+def test_events_out_of_order_are_not_put_in() -> None:
+    window = filled(3)
+    window.frontier = 15
+
+    with pytest.raises(AssertionError, match="in their order"):
+        window.put(batch(20, 30))
+
+
+@pytest.mark.parametrize(
+    ("frontier", "chunks"),
+    [(30, [Chunk(0, [10, 20, 20])]), (30, [Chunk(0, [10, 20]), Chunk(20, [20, 30])]), (20, [Chunk(0, [10, 20, 30])])],
+)
+def test_rows_that_cannot_be_are_not_read_back(frontier: int, chunks: list[Chunk]) -> None:
+    row = encode(WindowRow(0, frontier))
+    kept = [(chunk.ticks[0], chunk.row()) for chunk in chunks]
+
+    with pytest.raises(AssertionError, match=r"ascend|frontier"):
+        Window.restored(PUBEND, row, kept)
 
 
 def test_attempts_and_deaths_are_durable() -> None:
@@ -308,7 +345,7 @@ def test_whatever_is_written_nothing_settled_comes_again_and_nothing_is_lost(see
             settle(window, *chosen)
             settled.update(chosen)
         elif chance < 0.75:
-            queue.append((window.rows(7), set(settled)))
+            queue.append((window.rows(7, everything=random.random() < 0.2), set(settled)))
         elif chance < 0.95 and queue:
             operations, which = queue.pop(0)
             rows.apply(operations)
@@ -320,6 +357,8 @@ def test_whatever_is_written_nothing_settled_comes_again_and_nothing_is_lost(see
             queue.clear()
             window = rows.restored()
             settled = set(durable)
+        ticks = [tick for chunk in window for tick in chunk.ticks]
+        assert ticks == sorted(set(ticks)), "each is there once, in order"
         assert not durable & set(unsettled(window)), "it comes again"
         assert len(rows.chunks) <= max(1, len(log))
         known = {tick for tick in log if tick <= window.frontier}
