@@ -367,14 +367,21 @@ class V1SharedDelivery(Judge):
     def is_needed(self, pubend: str, homes: dict[str, None]) -> bool:
         """Whether a shared subscription at one of these brokers needs something of a pubend."""
         for story in self._book.stories.values():
-            if story.broker not in homes or story.row.ended:
+            if story.broker not in homes or self._is_gone(story):
                 continue
             consumers = [each for each in story.consumers.values() if each.alive and each.attached]
-            if story.began_at < 0 or not consumers or any(not self._is_served(story, each) for each in consumers):
+            if story.row.ended or story.began_at < 0 or not consumers:
+                return True
+            if any(not self._is_served(story, each) for each in consumers):
                 return True
             if any(not self._is_done(story, events) for (of, _), events in story.events.items() if of == pubend):
                 return True
         return False
+
+    def _is_gone(self, story: Story) -> bool:
+        """Whether it was removed, unless the request of somebody who died may have made it anew."""
+        was_heard = all(each.attached or each.error is not None for each in story.consumers.values())
+        return story.row.removed and was_heard
 
     def _waiting(self) -> Iterator[str]:
         for story in self._book.stories.values():

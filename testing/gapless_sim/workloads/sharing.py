@@ -229,7 +229,10 @@ class SharingApplication(ConsumingApplication):
             row.ended = True
             self.world.observe.ending(row)
             number = self.client.core.unsubscribe(row.name, self.client.name, self.client.monotonic())
-            self.client.ask(number, lambda _: None, lambda _: None)
+            self.client.ask(number, lambda _: self._on_removed(row), lambda _: None)
+
+    def _on_removed(self, row: SharedRow) -> None:
+        row.removed = True
 
     def finish(self) -> None:
         """Everybody takes part, and settles all there is."""

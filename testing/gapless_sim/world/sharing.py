@@ -45,7 +45,9 @@ class SharedRow:
     window: int = 4_096
     durable: bool = True
     ended: bool = False
-    """Whether somebody has asked for its removal."""
+    """Whether somebody has asked for its removal, …"""
+    removed: bool = False
+    """… and was told that it is gone. Whoever died before that does not know."""
     created: bool = False
     """Whether the application knows that it exists."""
     asked: int = 0

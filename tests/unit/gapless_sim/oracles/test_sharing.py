@@ -298,3 +298,13 @@ def test_a_gap_is_of_what_is_lost(stage: Stage) -> None:
     stage.book.sent(NODE, stage.one.session, DeliverHeldGap(SID, 0, 1, False, 0, 0, 10, "released early"))
     with violates("J11"):
         stage.observe.held(stage.one.consumer, Holding(P, 10, 1, 1, redelivered=False, gap=gap))
+
+
+def test_what_somebody_removes_and_dies_is_needed_as_long_as_nobody_was_told_that_it_is_gone(stage: Stage) -> None:
+    stage.row.ended = True
+    assert stage.delivery.is_needed(P, {NODE: None})
+
+    stage.row.removed = True
+    assert not stage.delivery.is_needed(P, {NODE: None})
+    stage.other.consumer.attached, stage.other.consumer.error = False, None
+    assert stage.delivery.is_needed(P, {NODE: None}), "its request may come after the removal"
