@@ -403,11 +403,13 @@ class Home:
         rows = []
         for stream in self._hosting.streams.values():
             position = stream.positions[subscription.sid]
+            if position.sought:
+                continue
             acked_event, released = stream.silent(position)
             rows.append(
                 Row(stream.pubend, position.start, position.acked, acked_event, released, position.nothing_upto)
             )
-        return Standing(tuple(rows), subscription.late_start, subscription.start)
+        return Standing(tuple(rows), subscription.late_start, subscription.start, subscription.start_wall)
 
     def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:
         self._post(node, Ended(self._hosting.shb, renew.life, renew.sid, renew.attachment, code, reason))

@@ -53,6 +53,9 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     rows: tuple[Row, ...] = ()
     late_start: Real = 0
     starts: dict[PubendId, Real] = {}
+    start_wall: Real = 0
+    """The time that it asked to begin at; 0: it did not, or its home is too old to say. With one, it begins on a pubend
+    that neither names and whose ticks are no times only when its home has found its place there."""
 
 
 class LostRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
