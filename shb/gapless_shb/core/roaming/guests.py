@@ -59,6 +59,7 @@ from gapless_shb.core.roaming.mail import (
     Renewed,
     Row,
     Standing,
+    Withdraw,
     Working,
 )
 from gapless_shb.core.roaming.matches import DOUBTS_MOST
@@ -415,6 +416,7 @@ class Guests:
         """Asks the first of these brokers about a request."""
         self._numbers += 1
         question = self._questions[self._numbers] = Question(self._numbers, waiting, places, now)
+        waiting.left = lambda _now, _wall: self._withdraw(question)
         self._ask(question, now)
 
     def _ask_next(self, question: Question, now: int, wall: int) -> None:
@@ -438,6 +440,11 @@ class Guests:
             self._forget(question)
             reason = "the request is too large to be sent to the home of its subscription"
             self._waiting.refuse(question.waiting, RefusedError(Code.CONFIGURATION, reason))
+
+    def _withdraw(self, question: Question) -> None:
+        """Whoever has asked has gone: without this, what waits at the home would still be done for it."""
+        self._forget(question)
+        self._post(question.places[0], Withdraw(self._hosting.shb, self._hosting.life, question.number))
 
     def _forget(self, question: Question) -> None:
         del self._questions[question.number]

@@ -201,7 +201,18 @@ class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):
     number: Real
 
 
-Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome | BytesAbove
+class Withdraw(msgspec.Struct, array_like=True, frozen=True, tag=10):
+    """To the home: the client that asked has gone, so what still waits must not be done for it any more."""
+
+    sender: ShbId
+    life: Real
+    number: Real
+    """Of the question."""
+
+
+Mail: TypeAlias = (
+    Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome | Withdraw | BytesAbove
+)
 
 MailHandler: TypeAlias = "Callable[[BrokerId, Any, int, int], None]"
 """(the node that has sent it, the message, now, wall)."""
