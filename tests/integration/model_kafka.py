@@ -41,13 +41,25 @@ class ModelKafka:
         }
         self._learn()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._serving: list[tuple[threading.Thread, socket.socket]] = []
+        self._is_over = False
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        socket.create_connection(self._listener.getsockname()).close()  # whoever waits for a connection looks up
+        self._accepting.join()
         self._listener.close()
+        for thread, connection in self._serving:
+            with suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -95,13 +107,18 @@ class ModelKafka:
             broker.learn()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # it is closed
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        while True:
+            connection, _ = self._listener.accept()
+            if self._is_over:
+                connection.close()
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._serving.append((thread, connection))
+            thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as requests, suppress(OSError, struct.error):
+        cut_off = OSError, EOFError, struct.error, pickle.UnpicklingError
+        with connection, connection.makefile("rb") as requests, suppress(*cut_off):
             while head := requests.read(LENGTH.size):
                 request = pickle.loads(requests.read(*LENGTH.unpack(head)))
                 answer = pickle.dumps(self._answer(request))
@@ -111,10 +128,11 @@ class ModelKafka:
         wait = request.wait_ms / 1000 if isinstance(request, Fetch) else 0.0
         until = time.monotonic() + wait
         with self._changed:
-            while True:
+            while not self._is_over:
                 left = until - time.monotonic()
                 answer = self._cluster.brokers[0].ask(request, has_waited=left <= 0)
                 if answer is not None:
                     self._changed.notify_all()  # it may have been a produce
                     return answer
                 self._changed.wait(left)
+        raise ConnectionAbortedError("this Kafka is over")

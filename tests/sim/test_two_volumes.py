@@ -16,10 +16,14 @@ ROUTER, SEED = "hostile", 85
 
 
 def world() -> Options:
-    """Two hosts whose volumes are lost and whose clocks jump; every subscription is in total order."""
+    """Two hosts whose volumes are lost and whose clocks jump; every subscription is in total order.
+
+    No application lives beside those of `churn`: the others know of no disk that is lost.
+    """
     drawn = Plan((ROUTER,), "churn").options(SEED, ROUTER)
     return replace(
         drawn,
+        beside=(),
         together=False,
         ordered=1.0,
         group_silence_ms=50,

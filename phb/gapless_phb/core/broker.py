@@ -382,8 +382,9 @@ class PublisherHostingBroker:
         )
 
     def _on_list(self, session: ClientSession, request: ListPubends, _now: int, _wall: int) -> None:
-        shown = [pubend for pubend in self._pubends.values() if self._may_see(session, pubend)]
-        hidden = len(self._pubends) - len(shown)
+        there = [pubend for pubend in self._pubends.values() if pubend.is_made]
+        shown = [pubend for pubend in there if self._may_see(session, pubend)]
+        hidden = len(there) - len(shown)
         listing = PubendList(request.request, [pubend.listing() for pubend in shown], hidden=hidden)
         self._outbox.emit(Tell(session.number, listing))
 

@@ -57,6 +57,11 @@ class Pubend:
         self._outbox = context.outbox
 
     @property
+    def is_made(self) -> bool:
+        """Whether it is there: a new one is when its rows are durable, and the network hears of it."""
+        return not self._is_new or self.log.ready
+
+    @property
     def meta(self) -> PubendMeta:
         """The description of the pubend that is sent to the network."""
         row = self.row

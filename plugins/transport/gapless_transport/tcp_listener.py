@@ -57,6 +57,7 @@ class TcpListener:
 
     async def close(self) -> None:
         """Accepts no more. Connections that are not links yet are closed; links go on."""
+        await asyncio.sleep(0)  # a connection that was accepted in this very turn would be lost with its task
         for task in self._tasks:
             task.cancel()
         for link, (_, connection) in self._handshakes.items():

@@ -97,7 +97,7 @@ class Server:
             log.exception("nothing is told over HTTP any more")
         finally:
             self._begun.set()
-            for sock in self._sockets:
+            for sock in (*self._sockets, *self._open):  # of those still open none was established
                 sock.close()
 
     async def _main(self) -> None:
@@ -125,6 +125,7 @@ class Server:
         tasks.append(asyncio.create_task(self._look_forever()))
         self._begun.set()
         await self._stopped.wait()
+        await asyncio.sleep(0)  # a connection that was accepted in this very turn would be lost with its task
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

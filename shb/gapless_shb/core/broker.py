@@ -366,6 +366,7 @@ class SubscriberHostingBroker:
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(seen.meta.pubend)
         if stream is None and seen.enrolled_at is None:
+            self._hosting.announced.setdefault(seen.meta.pubend, now)
             return
         known = None if stream is None else stream.meta
         if stream is None:
@@ -424,6 +425,9 @@ class SubscriberHostingBroker:
         group = self._groups.group_of_member(stream)
         late = self._groups.start_of_late(stream, group) if group else 0
         for subscription in self._hosting.registry:
+            if stream.seeks(subscription):
+                rows += self._subscribing.seeking.seek(stream, subscription, now)
+                continue
             start = stream.start_of(subscription)
             # The start by time lies after `at`: this broker's clock seems to be hours ahead of the pubend's. Events
             # from now on are owed all the same.

@@ -50,6 +50,8 @@ class Hosting(BrokerState):
         self.session_ends = SessionEnds()
         """What ends with the session of a client."""
         self.streams: dict[PubendId, Constream] = {}
+        self.announced: dict[PubendId, int] = {}
+        """When pubends were first heard of that do not count this broker yet, by the monotonic clock."""
         self.token_room = TokenRoom()
         """Whether a token has room for all of them."""
         self.ordering = Ordering(self.streams)
@@ -81,6 +83,7 @@ class Hosting(BrokerState):
     def add_stream(self, stream: Constream) -> None:
         """This SHB has another pubend."""
         self.streams[stream.pubend] = stream
+        self.announced.pop(stream.pubend, None)
         self.token_room.add(stream.pubend)
 
     # -------------------------------------------------------------------------------------- the way out
@@ -275,23 +278,43 @@ class Hosting(BrokerState):
         return consumer if consumer is not None and consumer.channel.session == session else None
 
     def attach_to_new(self, stream: Constream, group: str, now: int, wall: int) -> None:
-        """Attaches every consumer to a new pubend, at the start of its subscription.
+        """Attaches every consumer to a new pubend, at the start of its subscription, where that is known.
 
         `group`: the group that the pubend is in; "" for none.
         """
         for consumer in list(self.consumers.values()):
-            if consumer.is_elsewhere or self.registry.phase(consumer.sid) is Phase.ATTACHING:
-                continue
             start = stream.positions[consumer.sid].start
-            if consumer.ordered is not None and consumer.subscription.shared is not None:
-                stream.attach(consumer, consumer.ordered.add(stream.pubend, start), now, wall)
+            if stream.positions[consumer.sid].sought or not self._is_served(consumer):
                 continue
             if consumer.ordered is not None and consumer.subscription.group == group:
                 start = consumer.ordered.add(stream.pubend, start)
-            consumer.channel.flush()
-            number = consumer.channel.number(stream.pubend)
-            self.outbox.emit(Tell(consumer.channel.session, DeliverSilence(number, start, [consumer.sid])))
-            stream.attach(consumer, start, now, wall)
+            self._attach_at(stream, consumer, start, now, wall)
+
+    def attach_to_found(self, stream: Constream, sid: int, now: int, wall: int) -> None:
+        """Attaches the consumer of a subscription, if it has one, to a pubend that has found where it starts.
+
+        A consumer that came with a position there was attached at once.
+        """
+        consumer = self.consumers.get(sid)
+        if consumer is not None and self._is_served(consumer) and not stream.serves(sid):
+            self._attach_at(stream, consumer, stream.positions[sid].start, now, wall)
+
+    def _is_served(self, consumer: Consumer) -> bool:
+        """Whether a consumer is served here, and not only chosen."""
+        return not consumer.is_elsewhere and self.registry.phase(consumer.sid) is not Phase.ATTACHING
+
+    def _attach_at(self, stream: Constream, consumer: Consumer, start: Tick, now: int, wall: int) -> None:
+        """Tells a consumer of a pubend that it has not been told of, and serves it there from `start` on.
+
+        Those who share a subscription know of no positions, and are not told.
+        """
+        if consumer.ordered is not None and consumer.subscription.shared is not None:
+            stream.attach(consumer, consumer.ordered.add(stream.pubend, start), now, wall)
+            return
+        consumer.channel.flush()
+        number = consumer.channel.number(stream.pubend)
+        self.outbox.emit(Tell(consumer.channel.session, DeliverSilence(number, start, [consumer.sid])))
+        stream.attach(consumer, start, now, wall)
 
     def detach(self, sid: int) -> Consumer | None:
         """Ends the consumption of a subscription. Returns its former consumer, if it had one."""

@@ -36,7 +36,8 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
             position.last_tick = last_ticks[stream.pubend].get(subscription.sid, 0)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
-                stream.holds.put(subscription.sid, position.acked, context.now)
+                wall = _wall_sought(subscription, stream, position)
+                stream.holds.put(subscription.sid, position.acked, context.now, wall)
 
 
 def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: ShbPubendRow) -> Constream:
@@ -103,11 +104,23 @@ def _with_rows(
 
 def _recovered(subscription: SubscriptionRecord, stream: Constream, row: PositionRow | None) -> SubscriptionPosition:
     """Restores a position. What it had released is only known from what was reported (T49)."""
-    released = stream.reported
+    released, seeks = stream.reported, stream.seeks(subscription)
+    if row is None and seeks:
+        return SubscriptionPosition(0, held=True, sought=True)
     if row is None:
         start = stream.start_of(subscription)
         return SubscriptionPosition(start, acked=start, released=max(start, released))
     assert row.acked_event <= row.acked, "what was acknowledged last is not above the position"
     since = FOREVER if stream.meta.timed and not row.since else row.since
     recovered = row.acked if row.held else max(row.acked, released)
-    return SubscriptionPosition(row.start, since, row.acked, row.acked_event, released=recovered, held=row.held)
+    return SubscriptionPosition(
+        row.start, since, row.acked, row.acked_event, released=recovered, held=row.held, sought=seeks
+    )
+
+
+def _wall_sought(subscription: SubscriptionRecord, stream: Constream, position: SubscriptionPosition) -> int | None:
+    """Returns which time the pubend is to be asked for once more, if it had not answered yet; None: for none."""
+    if position.sought:
+        return subscription.late_wall
+    began_at_a_time = subscription.start_wall and not subscription.begun and not stream.meta.timed
+    return subscription.start_wall if began_at_a_time and not position.acked else None

@@ -367,13 +367,17 @@ class WithinDelta(TreeJudge):
             self._owed[key] = kept
 
     def _who_want(self, home: str, event: Logged) -> Iterator[str]:
-        """The nodes of SHBs that have wanted such an event for long enough, while nobody on the way was away."""
+        """The nodes of SHBs that have wanted such an event for long enough, while nobody on the way was away.
+
+        What is not durable counts for nothing: it ends with its session, and who asked for it need not tell its home.
+        """
         now = self.world.now
         found: dict[str, None] = {}
         for account in self.model.accounts.values():
             if account.broker in found or account.broker == home or not self.knows(account.broker):
                 continue
-            is_old = account.exists and not account.row.ended and account.attached_at + SETTLES_WITHIN <= now
+            lasts = account.durable and account.exists and not account.row.ended
+            is_old = lasts and account.attached_at + SETTLES_WITHIN <= now
             if is_old and account.shb in self.model.members.get(event.pubend, {}) and account.row.matches(event):
                 path = self.path(home, account.broker)
                 if not any(self._outages.is_out(node, now - SETTLES_WITHIN) for node in (path[0], path[-1])):

@@ -104,8 +104,10 @@ def _named(stamp: Any) -> str:
 class D2Rows(TreeJudge):
     """In the end every broker that is ready has each row that it is owed: what an SHB wants, as its own broker has it.
 
-    Owed it is to whoever stands on the way from the SHB to a PHB: nobody else filters. Who has which row is said in no
-    frame for certain: so the routers are looked at.
+    Owed it is to whoever stands on the way from the SHB to a PHB, for nobody else filters; as far as brokers tell it to
+    each other that have a link, or of which none live between them as one of the two sees it. So where links are broken
+    for good that cross each other on the way, each broker has the rows of whom it serves, and no others. Who has which
+    row is said in no frame for certain: so the routers are looked at.
     """
 
     name = "D2"
@@ -130,15 +132,17 @@ class D2Rows(TreeJudge):
 
     def _lacking(self) -> Iterator[str]:
         topology = self.world.topology
-        hosts = [] if topology is None else [node for node, roles in topology.roles.items() if "phb" in roles]
-        for home in topology.cell_of if topology is not None else ():
+        if topology is None:
+            return
+        hosts = [node for node, roles in topology.roles.items() if "phb" in roles]
+        for home in topology.cell_of:
             own = self._router(home)
             if own is None or not own._interests.shb:  # noqa: SLF001 - it is said nowhere else
                 continue
             shb = own._interests.shb  # noqa: SLF001
             for node in {node: None for host in hosts for node in self.path(home, host)[1:]}:
                 router = self._router(node)
-                if router is None or not router._ring.ready or not self._reach.brokers_meet(node, home):  # noqa: SLF001
+                if router is None or not router._ring.ready or not topology.has_path(home, node, self._tells):  # noqa: SLF001
                     continue
                 if home not in router._tree:  # noqa: SLF001 - it has an older map
                     continue
@@ -146,6 +150,17 @@ class D2Rows(TreeJudge):
                 if row != own._interests.table.whole(CORE, shb):  # noqa: SLF001
                     has = "nothing" if row is None else f"version {row.version}"
                     yield f"{node} has {has} of what {shb} wants at {home}"
+
+    def _tells(self, one: str, other: str) -> bool:
+        """Whether there is a link between two brokers, or will be: nobody wishes for one past a broker that lives."""
+        if not self._reach.is_live(one, other):
+            return False
+        router, between = self._router(one), self.path(one, other)[1:-1]
+        return (
+            (router is not None and other in router._ring.links)  # noqa: SLF001 - it is said nowhere else
+            or not any(self._reach.is_live(one, node) for node in between)
+            or not any(self._reach.is_live(node, other) for node in between)
+        )
 
     def _router(self, node: str) -> Any:
         """The router of a node; None: none runs."""
@@ -238,7 +253,7 @@ class D4Server(TreeJudge):
             if history.sound and self._reach.serves(history.broker or next(iter(self.world.brokers))):
                 for node in topology.cell_of:
                     yield from self._wrongly_served(node, pubend, history)
-        if all(self._is_live(*pair) for pair in topology.links):
+        if all(self._reach.is_live(*pair) for pair in topology.links):
             for node, wished in self._wished.items():
                 for peer in wished:
                     if not topology.has_link(node, peer):
@@ -252,7 +267,7 @@ class D4Server(TreeJudge):
         usable = [
             broker
             for broker in path[: self.world.options.delta + 1]
-            if self._is_live(node, broker) and self._reach.brokers_meet(broker, home)
+            if self._reach.is_live(node, broker) and self._reach.brokers_meet(broker, home)
         ]
         life = self.world.brokers[node].life
         agreed = [asked for asked in self._agreed.get((node, pubend), ()) if asked.life is life]
@@ -272,6 +287,3 @@ class D4Server(TreeJudge):
         topology = self.world.topology
         assert topology is not None
         return any("shb" in roles and node in self.path(home, other) for other, roles in topology.roles.items())
-
-    def _is_live(self, one: str, other: str) -> bool:
-        return self._reach.serves(one) and self._reach.serves(other) and self.world.network.may_meet(one, other)

@@ -221,6 +221,10 @@ class Heard:
         self.known.remove(0, self.old_upto)
         self.events = {tick for tick in self.events if tick > self.old_upto}
 
+    def forget_known(self) -> None:
+        """What it was told so far may be gone."""
+        self.known, self.events, self.recent = IntervalSet(), set(), []
+
     def _take_in(self, said: Knowledge) -> None:
         self.events.update(said.data.ticks)
         if said.stamp is RAW and not said.damaged:
@@ -279,8 +283,13 @@ class K11Lost(HopJudge):
             self._judge_better(hop, message, heard)
 
     def restored(self, broker: SimBroker) -> None:
-        """What its disk knew is another thing now, and caches are dropped where that comes to light."""
-        self._heard.clear()
+        """What its disk knew is another thing now, and caches are dropped where that comes to light.
+
+        What was heard stays true, of what is lost, and of how far it went: who lives on may say the one as before, and
+        let go of what comes again up to the other.
+        """
+        for heard in self._heard.values():
+            heard.forget_known()
 
     def _judge_better(self, hop: Hop, message: Knowledge, heard: Heard) -> None:
         now, options = self.world.now, self.world.options

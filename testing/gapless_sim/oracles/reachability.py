@@ -32,10 +32,10 @@ class Reach:
             return False
         topology = self._world.topology
         if topology is not None:
-            return topology.has_path(one, other, self._is_live)
+            return topology.has_path(one, other, self.is_live)
         return one == other or (self._world.options.router != "local" and self.is_open(one, other))
 
-    def _is_live(self, one: str, other: str) -> bool:
+    def is_live(self, one: str, other: str) -> bool:
         """Whether there is a link between two brokers, or will be."""
         return self.serves(one) and self.serves(other) and self._world.network.may_meet(one, other)
 

@@ -42,6 +42,8 @@ def _text(said: mail.Mail, names: Names) -> str:
     if isinstance(said, mail.Ended):
         why = "" if said.code is Code.CLOSED else f": {said.reason}"
         return f"subscription {said.sid} is no longer with you{why}"
+    if isinstance(said, mail.Withdraw):
+        return "who has asked has gone"
     return "wait for the answer"
 
 

@@ -3,6 +3,9 @@
 What a run does must follow from its seed alone. The lint of the cores sees most of what would break that;
 these wires see the rest while a world runs. `datetime.now()` reads the clock in C and slips through; the
 lint knows that one.
+
+Only the thread that runs the world is watched. Others of its process are no part of the run: the server of a test, or a
+collector of figures, may do what it likes.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +27,10 @@ PATCHED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (random, ("random", "randrange", "randint", "choice", "shuffle", "getrandbits", "randbytes")),
 )
 
-_armed = [False]
+_NOBODY = 0
+"""No thread has this number."""
+_watched = [_NOBODY]
+"""The thread that nothing outside of a run may reach through audit events."""
 _hooked = [False]
 
 # From 3.13 on, Python imports what it hashes a seed with when the first one is wanted: that must not be in a run.
@@ -43,25 +50,28 @@ def determinism_guards() -> Iterator[None]:
     originals = [
         (module, name, getattr(module, name)) for module, names in PATCHED for name in names if hasattr(module, name)
     ]
-    for module, name, _ in originals:
-        setattr(module, name, _trap(f"{module.__name__}.{name}"))
-    _armed[0] = True
+    here = threading.get_ident()
+    for module, name, original in originals:
+        setattr(module, name, _trap(f"{module.__name__}.{name}", original, here))
+    _watched[0] = here
     try:
         yield
     finally:
-        _armed[0] = False
+        _watched[0] = _NOBODY
         for module, name, original in originals:
             setattr(module, name, original)
 
 
 def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if _armed[0] and event.startswith(FORBIDDEN_EVENTS):
-        _armed[0] = False  # what reports this may open files
+    if _watched[0] and event.startswith(FORBIDDEN_EVENTS) and _watched[0] == threading.get_ident():
+        _watched[0] = _NOBODY  # what reports this may open files
         raise Impure(f"{event}{arguments[:2]} in the middle of a run")
 
 
-def _trap(name: str) -> Callable[..., Any]:
-    def trapped(*_: Any, **__: Any) -> Any:
+def _trap(name: str, original: Callable[..., Any], watched: int) -> Callable[..., Any]:
+    def trapped(*arguments: Any, **named: Any) -> Any:
+        if threading.get_ident() != watched:
+            return original(*arguments, **named)
         raise Impure(f"{name}() in the middle of a run")
 
     return trapped

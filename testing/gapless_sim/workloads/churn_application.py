@@ -170,8 +170,12 @@ class Application:
         client.ask(number, answered, lambda error: self._on_unlisted(client, error))
 
     def _attached(self, client: SimClient) -> frozenset[tuple[int, SubscriptionCore]]:
-        """What this process consumes, and in which session: who leaves and comes back in one does it anew."""
-        cores = [consumer.core for subscription in self.subscriptions for consumer in subscription.consumers_of(client)]
+        """What this process consumes, and in which session: who leaves and comes back in one does it anew.
+
+        Leaves out what is being taken over: a broker says so when that is durable, and lists it as it is before.
+        """
+        untaken = [each for each in self.subscriptions if not each.pending_elsewhere(None)]
+        cores = [consumer.core for subscription in untaken for consumer in subscription.consumers_of(client)]
         welcome = client.core.welcome
         session = 0 if welcome is None else welcome.session
         return frozenset((session, core) for core in cores if core.durable and core.phase is SubscriptionPhase.ATTACHED)

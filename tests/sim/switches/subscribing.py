@@ -210,8 +210,8 @@ HOLDING = (
             ),
             Edit(
                 f"{_SUBSCRIBING}._create",
-                "hosting.write_holds(hosting.streams[pubend])",
-                "hosting.write_holds(hosting.streams[pubend])\n    self.may_complete = True",
+                "creation = self._creations[subscription.sid] = Creation(subscription)",
+                "creation = self._creations[subscription.sid] = Creation(subscription)\n    self.may_complete = True",
             ),
         ),
         ("I10",),

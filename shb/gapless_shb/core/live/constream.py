@@ -162,6 +162,10 @@ class Constream(ServedPubend):
             position.reading = False
             self.touch(sid, position)
 
+    def serves(self, sid: int) -> bool:
+        """Whether a subscription has a consumer that is attached here."""
+        return sid in self.live or sid in self.scheduler.readers
+
     def served_upto(self, sid: int) -> Tick:
         """Returns up to where everything was given to a consumer, or to the merge that it is served by."""
         reader = self.scheduler.readers.get(sid)

@@ -1,11 +1,13 @@
 """Answers how far there is something to read, and from where on (protocol: ranges).
 
-A head is final: every tick up to it is decided, and never changes. Two rules follow from how heads are answered:
+A head is final: every tick up to it is decided, and never changes. Three rules follow from how heads are answered:
 
 - A head is answered before this broker has durably reached it. So after a crash its heads may be lower. A request with
   a position therefore never gets an answer below that position.
 - An application may know of events that were published before it asked. So the answer waits until the head has come as
   far as the pubend was known to be at that time.
+- Nor may it miss a pubend that was heard of before it asked: its answer waits until that counts this broker, and says
+  where the subscription begins there.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from gapless_shb.core.subscriptions.checks import (
 _MILLISECOND = 1_000_000
 _PATIENCE = 1000 * _MILLISECOND
 """How long an answer waits for the head to come that far. Then the present head is answered."""
+_FINDING = 5000 * _MILLISECOND
+"""How long an answer waits for a pubend that is being found. Then it is answered without that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +53,10 @@ class HeadsQuestion:
     patience: int
     upto: dict[PubendId, Tick]
     """How far each pubend was known to be when the request came."""
+    found_until: int
+    """Until when it waits for pubends that are being found."""
+    announced: frozenset[PubendId]
+    """The pubends of which was heard, not long before the request came, and that did not count this broker then."""
 
 
 class Heads:
@@ -65,17 +73,24 @@ class Heads:
         check_positions(request.after or (), self._hosting, who, now)
         until = now + request.wait_ms * _MILLISECOND
         upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
+        patience, found_until = max(until, now + _PATIENCE), max(until, now + _FINDING)
+        announced = frozenset(pubend for pubend, at in self._hosting.announced.items() if now - at < _FINDING)
         waiting = HeadsQuestion(
-            session.number, session.principal, request, subscription, until, max(until, now + _PATIENCE), upto
+            session.number, session.principal, request, subscription, until, patience, upto, found_until, announced
         )
         if not self._answer(waiting, now):
             self._waiting.append(waiting)
             self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self._waiting.remove(waiting))
 
     def of(self, subscription: SubscriptionRecord, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
-        """Returns the heads for a subscription. If there is nothing for it after its position, that is its position."""
+        """Returns the heads for a subscription. If there is nothing for it after its position, that is its position.
+
+        A pubend is left out that has yet to find where the subscription starts there.
+        """
         heads: dict[PubendId, Tick] = {}
         for pubend, stream in self._hosting.streams.items():
+            if not _is_placed(stream, subscription):
+                continue
             behind = after.get(pubend, stream.positions[subscription.sid].acked)
             moved = _has_something(stream, subscription.sid, behind)
             heads[pubend] = max(behind, stream.client_position(stream.head)) if moved else behind
@@ -84,8 +99,12 @@ class Heads:
     @property
     def deadline(self) -> int | None:
         """When a request has to be answered at the latest."""
-        due = (waiting.until if self._is_fresh(waiting) else waiting.patience for waiting in self._waiting)
-        return min(due, default=None)
+        return min(map(self._due, self._waiting), default=None)
+
+    def _due(self, waiting: HeadsQuestion) -> int:
+        if not self._is_found(waiting):
+            return waiting.found_until
+        return waiting.until if self._is_fresh(waiting) else waiting.patience
 
     def answer_ready(self, now: int) -> None:
         """Answers the requests that can be answered now, after an event or a deadline."""
@@ -98,6 +117,8 @@ class Heads:
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
             self._hosting.tell(waiting.session, removed().answer(request.request))
             return True
+        if not self._is_found(waiting) and now < waiting.found_until:
+            return False
         if not self._is_fresh(waiting) and now < waiting.patience:
             return False
         after = {position.pubend: position.tick for position in request.after or ()}
@@ -105,7 +126,7 @@ class Heads:
             heads = {
                 pubend: max(after.get(pubend, 0), stream.client_position(stream.head))
                 for pubend, stream in self._hosting.streams.items()
-                if subscription is not None or may_know(self._hosting, waiting.who, stream)
+                if self._may_be_told(waiting, stream)
             }
         else:
             heads = self.of(subscription, after)
@@ -116,6 +137,18 @@ class Heads:
         tell_ticks(self._hosting, waiting.session, waiting.who, subscription, Ticks(request.request, positions))
         return True
 
+    def _may_be_told(self, waiting: HeadsQuestion, stream: Constream) -> bool:
+        if waiting.subscription is not None:
+            return _is_placed(stream, waiting.subscription)
+        return may_know(self._hosting, waiting.who, stream)
+
+    def _is_found(self, waiting: HeadsQuestion) -> bool:
+        """Whether each pubend that was heard of counts this broker, and it is known where the subscription begins."""
+        streams, subscription = self._hosting.streams, waiting.subscription
+        return waiting.announced <= streams.keys() and (
+            subscription is None or all(_is_placed(stream, subscription) for stream in streams.values())
+        )
+
     def _is_fresh(self, waiting: HeadsQuestion) -> bool:
         """Whether each pubend was heard of in this life, or is gone, and its head is where it was known to be."""
         streams = self._hosting.streams
@@ -123,6 +156,11 @@ class Heads:
             (streams[pubend].meta.stable or streams[pubend].gone_upto) and streams[pubend].head >= tick
             for pubend, tick in waiting.upto.items()
         )
+
+
+def _is_placed(stream: Constream, subscription: SubscriptionRecord) -> bool:
+    """Whether it is known where a subscription begins."""
+    return not stream.positions[subscription.sid].sought
 
 
 def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:

@@ -109,6 +109,8 @@ class Reads:
             is_young = now - self._hosting.started_at < FOUND_AGAIN
             code = Code.RETRY if is_young else Code.TOKEN_MISMATCH
             raise RefusedError(code, f"this broker knows of no pubend {request.pubend!r}")
+        if stream.positions[subscription.sid].sought:
+            raise RefusedError(Code.RETRY, f"where the subscription starts on {request.pubend!r} is not known yet")
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = RangeDelivery(self._hosting, session, request)

@@ -237,7 +237,7 @@ class Ranges:
         hosting, given, sid = self._hosting, ticks_of(request), subscription.sid
         positions = [
             Position(stream.pubend, self._subscribing.attach_at(stream, stream.positions[sid], given))
-            for stream in hosting.streams.values()
+            for stream in self._subscribing.found_of(subscription, given)
         ]
         sealed, home = hosting.seals.of(subscription), hosting.seals.home
         hosting.tell(session, AttachedTo(request.request, sid, subscription.generation, sealed, positions, home))

@@ -59,6 +59,7 @@ from gapless_shb.core.roaming.mail import (
     Renewed,
     Row,
     Standing,
+    Withdraw,
     Working,
 )
 from gapless_shb.core.roaming.matches import DOUBTS_MOST
@@ -66,6 +67,7 @@ from gapless_shb.core.state.broker_state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.places import node_of
 from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.takers import Taker, taker_of
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.checks import EXISTS, check_may_have, checked_filter, elsewhere, ticks_of, wanted
@@ -375,7 +377,7 @@ class Guests:
         begins = {row.pubend: row.start for row in renewed.standing.rows}
         if any(pubend not in record.start for pubend in begins):
             record.start = begins | renewed.standing.starts | record.start
-        self._learn(guest.sid, renewed.standing)
+        self._learn(record, renewed.standing)
         # A home that has not heard of a pubend yet says nothing about it.
         matched = {answer.pubend: answer for answer in renewed.matched}
         for pubend, doubt in list(guest.doubts.items()):
@@ -421,6 +423,7 @@ class Guests:
         """Asks the first of these brokers about a request."""
         self._numbers += 1
         question = self._questions[self._numbers] = Question(self._numbers, waiting, places, now)
+        waiting.left = lambda _now, _wall: self._withdraw(question)
         self._ask(question, now)
 
     def _ask_next(self, question: Question, now: int, wall: int) -> None:
@@ -444,6 +447,11 @@ class Guests:
             self._forget(question)
             reason = "the request is too large to be sent to the home of its subscription"
             self._waiting.refuse(question.waiting, RefusedError(Code.CONFIGURATION, reason))
+
+    def _withdraw(self, question: Question) -> None:
+        """Whoever has asked has gone: without this, what waits at the home would still be done for it."""
+        self._forget(question)
+        self._post(question.places[0], Withdraw(self._hosting.shb, self._hosting.life, question.number))
 
     def _forget(self, question: Question) -> None:
         del self._questions[question.number]
@@ -499,26 +507,29 @@ class Guests:
                 raise _comes_too_early(standing)
             self._end(former, Code.TAKEN_OVER, taken_over_by(session.client_id, taker, wall), now, wall)
         known, given = standing or Standing(), ticks_of(request)
-        record = self._subscribing.create_guest(session, request, home, known.late_start, _starts(known, given))
-        self._learn(record.sid, known)
+        late = known.late_start, known.start_wall
+        record = self._subscribing.create_guest(session, request, home, *late, _starts(known, given))
+        self._learn(record, known)
         consumer = self._subscribing.new_consumer(session, request, record, now, wall)
         undecided = request.in_use if standing is None else None
         guest = Guest(consumer, home, answer.sid, answer.generation, question.number, now, undecided)
         guest.confirmed = {row.pubend: row for row in known.rows}
         self._guests[record.sid] = self._by_home[home, answer.sid] = guest
         self._waiting.take(question.waiting)
-        at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
+        at = {each.pubend: each.positions[record.sid].start for each in self._subscribing.found_of(record, given)}
         starts = dict.fromkeys(given or {}, 0) | _starts(known, {})
         subscribed = replace(answer, sid=record.sid, home=home, home_sid=answer.sid)
         self._subscribing.serve(consumer, request, at, starts, subscribed, now, wall)
         self._due(record.sid, now if standing is None else now + RENEW)
 
-    def _learn(self, sid: int, standing: Standing) -> None:
+    def _learn(self, record: SubscriptionRecord, standing: Standing) -> None:
         """Takes over positions from the home: the home's knowledge of what is done with never shrinks."""
         for row in standing.rows:
             stream = self._hosting.streams.get(row.pubend)
             if stream is not None:
-                position = stream.positions[sid]
+                position = stream.positions[record.sid]
+                if position.sought:
+                    self._subscribing.seeking.found(stream, record, row.start)
                 position.acknowledge(row.acked, row.acked_event)
                 position.released = max(position.released, row.released)
 

@@ -45,6 +45,7 @@ from gapless_shb.core.roaming.mail import (
     Renewed,
     Row,
     Standing,
+    Withdraw,
     Working,
 )
 from gapless_shb.core.roaming.matches import Matches
@@ -63,7 +64,7 @@ SECOND: Final = 1_000_000_000
 ATTACHMENT_LIFE: Final = 20 * SECOND
 """How long a consumer elsewhere may be silent: four renewals."""
 FORGET: Final = 60 * SECOND
-"""How long a question is remembered after it last arrived. An SHB that still waits repeats it more often."""
+"""How long a question is remembered after it last arrived, once it is answered."""
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ class Home:
 
     def handlers(self) -> Mapping[type, MailHandler]:
         """Returns the handler of each message that a guest's SHB sends."""
-        return {Ask: self.on_ask, Renew: self.on_renew, CommitAtHome: self.on_commit}
+        return {Ask: self.on_ask, Withdraw: self.on_withdraw, Renew: self.on_renew, CommitAtHome: self.on_commit}
 
     def on_ask(self, node: BrokerId, ask: Ask, now: int, wall: int) -> None:
         """Another SHB passes on a client's request. It is handled once, however often the mail arrives."""
@@ -174,6 +175,18 @@ class Home:
             self._handlers[type(ask.request)](session, ask.request, now, wall)
         if question.answer is None:
             self._post(node, Working(self._hosting.shb, ask.life, ask.number))
+
+    def on_withdraw(self, _node: BrokerId, withdraw: Withdraw, now: int, wall: int) -> None:
+        """The client of a question has gone: what it asked for is not done, unless it is answered already."""
+        asker = self._askers.get(withdraw.sender)
+        question = None if asker is None or asker.life != withdraw.life else asker.questions.get(withdraw.number)
+        if question is None or question.answer is not None:
+            return  # if it has the subscription, its SHB gives that back when it is answered
+        ask, session = question.ask, question.session
+        del self._asked_in[session.number]
+        gone = RequestFailed(ask.request.request, Code.RETRY, "its client has gone")
+        question.answer = Answer(self._hosting.shb, ask.life, ask.number, gone)  # if its mail comes once more
+        self._end_session(SessionEnded(session), now, wall)
 
     def on_renew(self, node: BrokerId, renew: Renew, now: int, wall: int) -> None:
         """A consumer elsewhere renews its attachment, or gives it back. Takes its acknowledgements."""
@@ -265,9 +278,10 @@ class Home:
         ]:
             self._end_attachment(sid, now, wall)
         for asker in self._askers.values():
-            due = [number for number, question in asker.questions.items() if now - question.heard_at >= FORGET]
-            for number in due:
-                self._drop(asker, number, now, wall)
+            for number, question in list(asker.questions.items()):
+                # An SHB whose client still waits repeats it every second: as silent as this, it has none any more.
+                if now - question.heard_at >= (FORGET if question.answer else ATTACHMENT_LIFE):
+                    self._drop(asker, number, now, wall)
 
     # ---------------------------------------------------------------------------------- what they are answered
 
@@ -403,11 +417,13 @@ class Home:
         rows = []
         for stream in self._hosting.streams.values():
             position = stream.positions[subscription.sid]
+            if position.sought:
+                continue
             acked_event, released = stream.silent(position)
             rows.append(
                 Row(stream.pubend, position.start, position.acked, acked_event, released, position.nothing_upto)
             )
-        return Standing(tuple(rows), subscription.late_start, subscription.start)
+        return Standing(tuple(rows), subscription.late_start, subscription.start, subscription.start_wall)
 
     def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:
         self._post(node, Ended(self._hosting.shb, renew.life, renew.sid, renew.attachment, code, reason))

@@ -53,6 +53,9 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     rows: tuple[Row, ...] = ()
     late_start: Real = 0
     starts: dict[PubendId, Real] = {}
+    start_wall: Real = 0
+    """The time that it asked to begin at; 0: it did not, or its home is too old to say. With one, it begins on a pubend
+    that neither names and whose ticks are no times only when its home has found its place there."""
 
 
 class LostRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -198,7 +201,18 @@ class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):
     number: Real
 
 
-Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome | BytesAbove
+class Withdraw(msgspec.Struct, array_like=True, frozen=True, tag=10):
+    """To the home: the client that asked has gone, so what still waits must not be done for it any more."""
+
+    sender: ShbId
+    life: Real
+    number: Real
+    """Of the question."""
+
+
+Mail: TypeAlias = (
+    Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome | Withdraw | BytesAbove
+)
 
 MailHandler: TypeAlias = "Callable[[BrokerId, Any, int, int], None]"
 """(the node that has sent it, the message, now, wall)."""

@@ -41,6 +41,8 @@ class SubscriptionPosition:
     reading: bool = False
     """Only for a subscription that is not durable: it is not attached yet, or its reader stands below the head. The PFS
     has nothing of it."""
+    sought: bool = False
+    """Whether its pubend is being asked where it starts: nothing is served on it before that is known."""
     guest: bool = False
     """Whether another SHB keeps the position, and holds the log back for it."""
     changed: bool = False

@@ -131,13 +131,33 @@ class ServedPubend:
         return tick + 1 if stands_as_event and tick != self.newest_event else tick
 
     def start_of(self, subscription: SubscriptionRecord) -> Tick:
-        """Returns where a subscription starts on this pubend, also if the pubend was found later."""
+        """Returns where a subscription starts on this pubend, also if the pubend was found later.
+
+        If only the pubend can say that, it is 0 until it has (`seeks`).
+        """
         known = subscription.start.get(self.pubend)
         if known is not None:
             return known
         if not self.meta.timed:  # `late_start` is a time, but for a start at the earliest
-            return self.meta.created if subscription.late_start else 0
+            return self.meta.created if subscription.late_start and not self.seeks(subscription) else 0
         return self.client_position(max(self.meta.created, subscription.late_start))
+
+    def seeks(self, subscription: SubscriptionRecord) -> bool:
+        """Whether the pubend has yet to be asked where a subscription starts that was there before it was found.
+
+        The subscription asked for a time, and only the pubend knows which of its ticks that is. Its answer goes into
+        the record.
+        """
+        return not self.meta.timed and subscription.start_wall > 0 and self.pubend not in subscription.start
+
+    def seek(self, subscription: SubscriptionRecord, now: int) -> SubscriptionPosition:
+        """Returns the position of such a subscription. The pubend is asked for its place, and keeps all until then.
+
+        What a guest asks for, its home seeks.
+        """
+        if not subscription.home:
+            self.holds.put(subscription.sid, 0, now, subscription.late_wall)
+        return SubscriptionPosition(0, held=not subscription.home, sought=True, guest=bool(subscription.home))
 
     def beginning(self, lost: Tick) -> Tick:
         """Returns the first position from which the pubend has everything, if all up to `lost` is gone from its log.
@@ -272,9 +292,11 @@ class PubendHolds:
     send_at: int | None = None
     """When the row has to be sent (again), as soon as it is durable; None if it is answered."""
 
-    def put(self, sid: int, at: Tick, now: int) -> None:
-        """Asks the pubend to keep events above `at`; 0 asks for the earliest."""
+    def put(self, sid: int, at: Tick, now: int, wall: int | None = None) -> None:
+        """Asks the pubend to keep events above `at`; 0 asks for the earliest, and with `wall` for that time."""
         self.row[sid] = at
+        if wall is not None:
+            self.times[sid] = wall
         self.say_again(now)
 
     def drop(self, sid: int, now: int) -> bool:

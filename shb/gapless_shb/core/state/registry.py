@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gapless.core.network.interest import digest
 from gapless.core.ports import Delete, Operation, Set
 from gapless.core.resources import Durable
-from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
+from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick, wall_at
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.lexer import canonical
 from gapless_shb.core.state.subscription import PREPARING, Phase, Subscription
@@ -52,7 +52,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     late_start: Tick
     """Where it starts on pubends that are found later, unless they were created after that."""
     start: dict[PubendId, Tick]
-    """Where it starts on each pubend that was known at its creation, or named by its token.
+    """Where it starts on each pubend that was known at its creation, or named by its token; and on one that was found
+    later, and has said where the time is that it asked to begin at.
 
     Must not be changed in place:
     other subscriptions with the same start share it."""
@@ -72,8 +73,15 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The name of the principal that created it; "": the process itself, or that was not noted yet."""
     groups: tuple[str, ...] = ()
     """The groups that this principal had then, in order."""
+    start_wall: int = 0
+    """The wall time, in milliseconds, that it asked to begin at; 0: it did not, or that was not noted yet."""
     shared: Shares | None = None
     """How its consumers share it; None: it has one consumer at a time."""
+
+    @property
+    def late_wall(self) -> int:
+        """What `late_start` is as a wall time, for a pubend whose ticks are no times."""
+        return wall_at(self.late_start + 1)
 
     def names(self, pubend: PubendId) -> bool:
         """Whether the token that it was created with named a pubend."""

@@ -22,7 +22,7 @@ every hold that the subscription needs is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -77,6 +77,7 @@ from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import CommitRecords, OpenedRecord
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
+from gapless_shb.core.subscriptions.seeking import Seeking
 from gapless_shb.core.subscriptions.sharing import SharedSubscriptions
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
@@ -121,6 +122,7 @@ class Subscribing:
         reader: RecoveryReader,
     ) -> None:
         self._hosting = hosting
+        self.seeking = Seeking(hosting)
         self._takeovers = takeovers
         self._holders = holders
         self._waiting = waiting
@@ -283,13 +285,20 @@ class Subscribing:
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         if request.start is StartAt.TOKEN:
             self._ahead.check(request.positions or (), called(request.name))
-        starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
+        subscription.late_start = _late_start(original, wall) if lapsed is None else lapsed.late_start
+        subscription.start_wall = _start_wall(original) if lapsed is None else lapsed.start_wall
+        subscription.start = {position.pubend: position.tick for position in request.positions or ()}
+        # A name that lapsed may not have been there when a pubend was found.
+        sought = [] if lapsed is None else [each for each in hosting.streams.values() if each.seeks(subscription)]
+        starts = {
+            stream.pubend: self._requested_start(stream, request)
+            for stream in hosting.streams.values()
+            if stream not in sought
+        }
         known = {pubend: start for pubend, (start, _) in starts.items()}
         named = {position.pubend for position in request.positions or ()}
-        elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
-        subscription.late_start = _late_start(original, wall) if lapsed is None else lapsed.late_start
-        subscription.start = known | elsewhere
-        subscription.begun = not any(needs_hold for _, needs_hold in starts.values())
+        subscription.start = known | {pubend: at for pubend, at in subscription.start.items() if pubend not in known}
+        subscription.begun = not sought and not any(needs_hold for _, needs_hold in starts.values())
         subscription.group = group
         if original.sharing is not None:
             subscription.shared = Shares(original.sharing.window, original.sharing.durable)
@@ -305,16 +314,19 @@ class Subscribing:
             Phase.CREATING,
             now,
         )
+        for stream in sought:
+            operations += self.seeking.seek(stream, subscription, now)
+            hosting.write_holds(stream)
         if lapsed is not None:
             operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
             if subscription.shared is not None:
                 operations += self._sharing.come_back(subscription, lapsed.windows)
-        for stream in hosting.streams.values():
-            if starts[stream.pubend][1] and request.start is StartAt.TIME and not stream.meta.timed:
-                stream.holds.times[subscription.sid] = request.start_wall
         for pubend, (_, needs_hold) in starts.items():
+            stream = hosting.streams[pubend]
+            if needs_hold and request.start is StartAt.TIME and not stream.meta.timed:
+                stream.holds.times[subscription.sid] = request.start_wall
             if needs_hold:
-                hosting.write_holds(hosting.streams[pubend])
+                hosting.write_holds(stream)
         hosting.write_interest(operations, self._when_durable(subscription.sid), add=subscription)
         creation = self._creations[subscription.sid] = Creation(subscription)
         self._await(creation, session, request)
@@ -351,20 +363,29 @@ class Subscribing:
         return operations
 
     def create_guest(
-        self, session: ClientSession, request: Subscribe, home: ShbId, late_start: Tick, starts: dict[PubendId, Tick]
+        self,
+        session: ClientSession,
+        request: Subscribe,
+        home: ShbId,
+        late_start: Tick,
+        start_wall: int,
+        starts: dict[PubendId, Tick],
     ) -> SubscriptionRecord:
         """A subscription that another SHB keeps is going to be consumed here. Nothing of it becomes durable.
 
-        It begins at `starts`, and at `late_start` on other pubends. Raises RefusedError.
+        It begins at `starts`, and on other pubends where `late_start` and `start_wall` say. Raises RefusedError.
         """
         checked_filter(session, request, EXISTS)
         subscription = wanted(session, request)
         subscription.home, subscription.begun = home, True
-        subscription.late_start, subscription.start = late_start, starts
+        subscription.late_start, subscription.start_wall, subscription.start = late_start, start_wall, starts
         if request.order is Order.TOTAL:
             subscription.group = self._groups.group_of(request.topics)
         on = self._hosting.streams.values()
-        positions = {s.pubend: SubscriptionPosition(s.start_of(subscription), guest=True) for s in on}
+        positions = {
+            s.pubend: SubscriptionPosition(s.start_of(subscription), guest=True, sought=s.seeks(subscription))
+            for s in on
+        }
         self._hosting.write_interest(self._enter(subscription, positions, Phase.FREE, 0), add=subscription)
         return subscription
 
@@ -382,6 +403,10 @@ class Subscribing:
         for sid, held_from in resolved:
             at = stream.beginning(held_from)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
+            if subscription is not None and position is not None and position.sought:
+                if stream.seeks(subscription):
+                    self.seeking.found_by_pubend(stream, subscription, held_from)
+                continue
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
             if subscription.origin is not None:
@@ -670,7 +695,7 @@ class Subscribing:
         """Serves the consumer of a subscription that is kept here, from where it goes on."""
         hosting, subscription = self._hosting, consumer.subscription
         sid, given = subscription.sid, ticks_of(request)
-        positions = {pubend: stream.positions[sid] for pubend, stream in hosting.streams.items()}
+        positions = {stream.pubend: stream.positions[sid] for stream in self.found_of(subscription, given)}
         at = {pubend: self.attach_at(hosting.streams[pubend], on, given) for pubend, on in positions.items()}
         starts = {pubend: on.start for pubend, on in positions.items()}
         answer = Subscribed(
@@ -724,9 +749,20 @@ class Subscribing:
         hosting.attach(consumer, at, replace(answer, positions=positions, group=group), now, wall)
         self._ahead.watch(consumer, at, now)
 
+    def found_of(self, subscription: SubscriptionRecord, given: Mapping[PubendId, Tick] | None) -> Iterator[Constream]:
+        """Yields the pubends on which it is known where a subscription starts, or that a token names."""
+        for stream in self._hosting.streams.values():
+            if not stream.positions[subscription.sid].sought or stream.pubend in (given or {}):
+                yield stream
+
     def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:
         """Returns where a consumer goes on: at its token, or without a token where the subscription stands."""
         return position.acked if given is None else given.get(stream.pubend, position.start)
+
+
+def _start_wall(request: Subscribe) -> int:
+    """Returns the time that a request asks to begin at; 0: it asks for none."""
+    return request.start_wall if request.start is StartAt.TIME else 0
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:

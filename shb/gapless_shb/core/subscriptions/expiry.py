@@ -68,6 +68,8 @@ class Lapsed(msgspec.Struct, array_like=True, frozen=True):
     """Up to where it was done with everything: where it continues without a token."""
     late_start: Tick = 0
     """The `late_start` of the subscription, for pubends found later."""
+    start_wall: int = 0
+    """And its `start_wall`."""
     windows: dict[PubendId, KeptWindow] = {}
     """Of a shared one: what was not settled."""
 
@@ -178,7 +180,8 @@ class Expiry:
         done = subscription.start | {
             pubend: hosting.streams[pubend].done_upto(position) for pubend, position in on.items()
         }
-        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start, windows)
+        late = subscription.late_start, subscription.start_wall
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, *late, windows)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self.lapsed.pop((client_id, name), None)
         self.lapsed[client_id, name] = lapsed

@@ -231,7 +231,11 @@ class Listings:
             subscription.topics,
             subscription.selector,
             sid in self._hosting.consumers,
-            [Position(stream.pubend, stream.done_upto(stream.positions[sid])) for stream in streams],
+            [
+                Position(stream.pubend, stream.done_upto(stream.positions[sid]))
+                for stream in streams
+                if not stream.positions[sid].sought
+            ],
             listing.counts[sid],
             listing.behind.get(sid, 0) / 1000,
             complete,
@@ -247,7 +251,7 @@ class Listings:
         """Whether a listing has counted everything that a subscription is not done with, up to the head."""
         position = stream.positions[sid]
         stream.release(position)
-        if stream.pubend in listing.uncounted:
+        if stream.pubend in listing.uncounted or position.sought:
             return False
         if position.done_upto >= _unknown_upto(stream, position):
             return True

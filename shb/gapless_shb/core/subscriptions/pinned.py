@@ -2,7 +2,8 @@
 
 An SHB knows ticks, and the host of a pubend knows bytes. So every few seconds, a portion in each turn, this finds how
 far behind each limited principal is on each pubend, and asks the hosts how many bytes lie above that (protocol:
-pinning). What a host has answered last counts until it answers again, or until nothing there is held back any more.
+pinning). What a host has answered last counts until it answers again, or until nothing there is held back any more. It
+counts once more if the principal holds back the same there again: somebody has only looked at its subscription.
 
 The hosts are also asked about the positions of the subscriptions themselves, for listings: of each pubend about so many
 of them at most that it is one mail more.
@@ -11,7 +12,7 @@ of them at most that it is one mail more.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import chain, islice, repeat
@@ -34,6 +35,8 @@ PORTION: Final = 1000
 """So many subscriptions, or principals, are looked at in a turn: that takes some milliseconds."""
 SHOWN: Final = 20
 """So many principals get a gauge: those that hold back most."""
+LEFT_MAX: Final = 10_000
+"""So many answers are kept about what is held back no more."""
 POSITIONS_MAX: Final = TICKS_MAX
 """About so many positions of subscriptions a host is asked, of each pubend. An even number; see `Positions`."""
 
@@ -88,6 +91,8 @@ class Pinned:
         """What is left to be done of a round; each step is quick."""
         self._found: dict[str, HeldBack] = {}
         """By principal."""
+        self._left: dict[tuple[str, PubendId], tuple[Tick, int]] = {}
+        """Up to where principals were done that hold nothing back there any more, and how many bytes lay above that."""
         self._answers: dict[PubendId, dict[Tick, int]] = {}
         """What hosts have answered in this round."""
         self._missing: set[tuple[PubendId, Tick]] = set()
@@ -173,14 +178,29 @@ class Pinned:
                 asked[pubend][tick] = None
                 if before is not None and pubend in before.sizes:
                     held.sizes[pubend] = before.sizes[pubend]
+                    continue
+                left_at, size = self._left.pop((name, pubend), (tick, None))
+                if size is not None and left_at == tick:
+                    held.sizes[pubend] = size
+            if before is not None:
+                self._leave(name, before, held.lowest)
             yield
         while self._found:  # those who hold nothing back any more
             name, before = self._found.popitem()
+            self._leave(name, before, {})
             self._hosting.pinned.pop(name, None)
             self._tell(name, before)
             yield
         self._found = found
         yield from self._ask(asked)
+
+    def _leave(self, name: str, before: HeldBack, there: Container[PubendId]) -> None:
+        """Keeps what is known of pubends where a principal held something back, and does not any more."""
+        for pubend, size in before.sizes.items():
+            if pubend not in there:
+                self._left[name, pubend] = before.lowest[pubend][0], size
+        while len(self._left) > LEFT_MAX:
+            del self._left[next(iter(self._left))]
 
     def _look_at(self, stream: Constream, sid: int, found: dict[str, HeldBack]) -> None:
         subscription, position = self._hosting.registry.get(sid), stream.retention_floor.pinning.get(sid)

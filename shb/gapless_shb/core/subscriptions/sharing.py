@@ -166,11 +166,10 @@ class SharedSubscriptions:
             hosting.tell(session.number, HoldLost(sid, tuple(lost)))
 
     def _begin(self, record: SubscriptionRecord, shared: SharedSubscription, now: int, wall: int) -> None:
-        """Somebody takes part: the consumer that stands for all is attached."""
+        """Somebody takes part: the consumer that stands for all is attached, where it is known where it begins."""
         hosting, sid = self._hosting, record.sid
-        at = {
-            pubend: shared.begins_at(pubend, stream.positions[sid].acked) for pubend, stream in hosting.streams.items()
-        }
+        positions = {pubend: stream.positions[sid] for pubend, stream in hosting.streams.items()}
+        at = {pubend: shared.begins_at(pubend, on.acked) for pubend, on in positions.items() if not on.sought}
         taker, most = Taker("", "", 0, 0), hosting.payload_max
         consumer = Consumer(record, self._nobody, taker, NOBODY, FOREVER, FOREVER, most, 0, wall, shared)
         hosting.take_consumer(consumer, Phase.CONSUMED)

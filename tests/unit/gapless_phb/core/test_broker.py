@@ -283,6 +283,21 @@ def test_clients_may_list_the_pubends() -> None:
     assert rest.log_bytes == sum(len(raw) for _, raw in harness.records(f"phb.{rest.pubend}"))
 
 
+def test_a_pubend_is_listed_when_the_network_hears_of_it() -> None:
+    """Whoever saw it in the list before subscribed at a broker that could not have heard of it yet."""
+    harness = Harness(FLIGHTS)
+
+    def listed() -> int:
+        (tell,) = harness.request(ListPubends(7))
+        assert isinstance(tell, Tell)
+        assert isinstance(tell.message, PubendList)
+        return len(tell.message.rows)
+
+    assert (listed(), harness.sent(Opened)) == (0, [])
+    harness.sync()
+    assert (listed(), len(harness.sent(Opened))) == (1, 1)
+
+
 def test_a_list_leaves_out_pubends_that_one_may_not_know_of_and_counts_them() -> None:
     class Rules:
         asks = True

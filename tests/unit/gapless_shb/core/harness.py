@@ -86,6 +86,14 @@ class World(Rig[SubscriberHostingBroker]):
     """Of the broker that is booted next."""
     body = b"x"
     """Of each event."""
+    grain = MILLISECOND
+    """Of the pubend: 1 if its log numbers its records."""
+    created = BASE
+    """Where the pubend began, or a gateway has found its log."""
+    located = 0
+    """Where the records begin of every time that a hold asks for."""
+    hidden = False
+    """Whether the router knows nothing of the pubend yet."""
 
     def __init__(self, catch_up: CatchUp = CACHED, *, retain: int | None = None, seen: bool = True) -> None:
         """`retain`: milliseconds after which the pubend gives up what was delivered; `seen`: it is heard of at once."""
@@ -151,9 +159,13 @@ class World(Rig[SubscriberHostingBroker]):
 
     def see(self) -> list[object]:
         """The router says what there is of the pubend; this broker counts there once its interest is known."""
+        if self.hidden:
+            return []
         if self.enrolled is None and self.known_version:
             self.enrolled = self.stable
-        meta = r.PubendMeta(PUBEND, "node", created=BASE, stable=self.stable)
+        meta = r.PubendMeta(
+            PUBEND, "node", created=self.created, stable=self.stable, grain=self.grain, reach=self.stable
+        )
         return self.feed(r.Seen(meta, self.enrolled))
 
     def crash(self, keep: int = 0) -> list[object]:
@@ -237,7 +249,7 @@ class World(Rig[SubscriberHostingBroker]):
         if row.version < self.hold_version:
             return
         self.hold_version = row.version
-        self.holds = {sid: max(at, self.lost) for sid, at in row.at.items()}
+        self.holds = {sid: max(at, self.lost, self.located if sid in row.times else 0) for sid, at in row.at.items()}
         self.held_answers.append(r.Held(row.shb, PUBEND, row.version, dict(self.holds), self.stable))
 
     def progressed(self, progress: r.Progress) -> None:

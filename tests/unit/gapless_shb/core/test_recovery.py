@@ -109,7 +109,8 @@ def test_a_position_has_released_what_was_reported_unless_it_is_held(
 ) -> None:
     """Of one that has a hold nothing was part of what was reported."""
     subscription: Any = SimpleNamespace()
-    stream: Any = SimpleNamespace(pubend=PUBEND, reported=70, start_of=lambda _: 5, meta=PubendMeta(PUBEND, "broker"))
+    meta = PubendMeta(PUBEND, "broker")
+    stream: Any = SimpleNamespace(pubend=PUBEND, reported=70, start_of=lambda _: 5, seeks=lambda _: False, meta=meta)
 
     position = _recovered(subscription, stream, row)
 
@@ -122,7 +123,8 @@ def test_where_ticks_are_no_times_a_position_may_be_covered_from_0_on(since: int
     written = position_row(1, "orders", SubscriptionPosition(0, since, 5))
     row = msgspec.msgpack.decode(written.value, type=PositionRow)
     subscription: Any = SimpleNamespace()
-    stream: Any = SimpleNamespace(pubend="orders", reported=0, meta=PubendMeta("orders", "broker", grain=1))
+    meta = PubendMeta("orders", "broker", grain=1)
+    stream: Any = SimpleNamespace(pubend="orders", reported=0, seeks=lambda _: False, meta=meta)
 
     assert _recovered(subscription, stream, row).since == since
 

@@ -196,7 +196,7 @@ def test_who_was_away_once_is_judged_again_when_that_is_long_over() -> None:
     chain = Timed(D1Copy)
     del chain.timed._who_want
     row = SimpleNamespace(ended=False, matches=lambda _: True)
-    account = SimpleNamespace(broker="shb1", shb="s@1", exists=True, row=row, attached_at=0)
+    account = SimpleNamespace(broker="shb1", shb="s@1", exists=True, row=row, attached_at=0, durable=True)
     chain.fixture.model.accounts[1] = account  # type: ignore[assignment]
     chain.fixture.model.members[P] = {"s@1": 0}
     event: Any = SimpleNamespace(pubend=P)
@@ -210,6 +210,8 @@ def test_who_was_away_once_is_judged_again_when_that_is_long_over() -> None:
     assert list(who_want("phb1", event)) == []
     chain.after(20)
     assert list(who_want("phb1", event)) == ["shb1"]
+    account.durable = False  # it may be over
+    assert list(who_want("phb1", event)) == []
 
 
 def test_what_never_comes_is_found() -> None:

@@ -77,16 +77,17 @@ class Chain:
 class Rows(Chain):
     """A chain of which each router has the tables that a test gives it."""
 
-    def __init__(self) -> None:
-        super().__init__(D2Rows)
+    def __init__(self, delta: int) -> None:
+        super().__init__(D2Rows, delta=delta)
         topology = self.world.topology
         assert topology is not None
         for name, broker in self.world.brokers.items():
             broker.life = Stand(over=False)  # type: ignore[assignment]
-            tree = Tree(topology.map(), name, 2)
+            tree = Tree(topology.map(), name, delta + 1)
             table = InterestByDirection(RouterState(name, 1, 1, 0), tree.near, lambda *_: None)
             interests = SimpleNamespace(shb="s@1" if name == "shb1" else "", table=table)
-            router = SimpleNamespace(_interests=interests, _tree=tree, _ring=SimpleNamespace(ready=True))
+            ring = SimpleNamespace(ready=True, links={})
+            router = SimpleNamespace(_interests=interests, _tree=tree, _ring=ring)
             self.world.seam.started(name, router)
 
     def router(self, name: str) -> Any:
@@ -102,7 +103,7 @@ class Rows(Chain):
 
 
 def test_all_between_an_shb_and_a_phb_have_its_row_in_the_end() -> None:
-    chain = Rows()
+    chain = Rows(delta=1)
     chain.has(1, "shb1", "ib2", "ib1")
     assert chain.judge.unsettled() == "phb1 has nothing of what s@1 wants at shb1"
     chain.has(1, "phb1")
@@ -114,11 +115,28 @@ def test_all_between_an_shb_and_a_phb_have_its_row_in_the_end() -> None:
 
 
 def test_who_is_not_ready_need_not_have_it_yet() -> None:
-    chain = Rows()
+    chain = Rows(delta=1)
     chain.has(1, "shb1", "ib2", "ib1")
     chain.router("phb1")._ring.ready = False
 
     assert chain.judge.settled()
+
+
+def test_who_is_told_by_nobody_that_has_a_link_to_it_need_not_have_a_row() -> None:
+    """The SHB passes by `ib2`, and `phb1` passes by `ib1`: so each has somebody nearer, who lives, than the other."""
+    chain = Rows(delta=2)
+    layer = chain.world.network.layer
+    assert layer is not None
+    for pair in (("ib2", "shb1"), ("ib1", "phb1")):
+        layer.dead[pair] = 0
+    chain.has(1, "shb1", "ib1")
+
+    assert chain.judge.settled()
+
+    chain.router("shb1")._ring.links["phb1"] = None
+    assert chain.judge.unsettled() == "phb1 has nothing of what s@1 wants at shb1"
+    del chain.router("shb1")._ring.links["phb1"], layer.dead["ib1", "phb1"]
+    assert chain.judge.unsettled() == "phb1 has nothing of what s@1 wants at shb1"
 
 
 # ------------------------------------------------------------------------------------------------ D3

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from gapless.core.network.facts import PubendMeta
+from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import DeliverGap
 from gapless_sim.oracles.lost import KNOWN_FOR, Heard, I5Answered, I5Cached, K11Lost
@@ -111,6 +112,18 @@ def test_what_a_broker_has_is_not_lost_to_who_asks_it(there: tuple[int, ...]) ->
         tree.sends("ib1", "shb1", tree.know(0, 30, lost=30, reply=True))
 
 
+def test_what_a_broker_was_told_to_be_lost_it_may_say_after_an_old_disk_was_put_back_elsewhere() -> None:
+    """Found by the simulator (delta 103688)."""
+    tree = asked()
+    tree.judge.known("phb1", tree.know(0, 40, lost=30, reply=True))
+    tree.sends("phb1", "ib1", tree.know(0, 30, lost=30, reply=True))
+    tree.judge.restored(tree.world.brokers["shb1"])
+
+    tree.sends("ib1", "shb1", tree.know(0, 30, lost=30, reply=True))
+    with violates("K11"):
+        tree.sends("ib1", "shb1", tree.know(30, 40, lost=40, reply=True))
+
+
 def test_of_what_a_mate_has_handed_over_a_broker_keeps_nothing_and_of_a_mates_answer_it_does() -> None:
     """Found by the simulator (944 of ranges, 1560 of roaming)."""
     for reply in (False, True):
@@ -144,3 +157,16 @@ def test_what_a_broker_was_told_longer_ago_than_the_window_may_be_gone_when_it_c
         heard.settle_anew(before=9, since=5)
 
     assert (young.events, old.events) == ({5, 15}, {15})
+
+
+def test_what_came_before_an_old_disk_was_put_back_elsewhere_is_not_new_when_it_comes_again() -> None:
+    """Found by the simulator (delta 103688)."""
+    again = Tree(K11Lost).know(0, 20, 5, 15, reply=True)
+    heard = Heard(object(), reached=[(3, 9)], recent=[(4, again)], events={5}, known=IntervalSet([(0, 9)]))
+    heard.forget_known()
+    assert not heard.events
+    assert not heard.known
+    heard.recent.append((8, again))
+    heard.settle_anew(before=9, since=5)
+
+    assert heard.events == {15}

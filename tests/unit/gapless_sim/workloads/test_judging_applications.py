@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import pytest
 
-from gapless.core.client.link.effects import Attached
+from gapless.core.client.link.effects import Attached, Listed
 from gapless.errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -25,6 +28,7 @@ from gapless_sim.workloads.scenario_publishers import Meters
 from gapless_sim.workloads.scenario_starts import Courier, Noting
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
+from unit.gapless_sim.workloads.test_churn_listings import row
 
 
 def attached(subscription: AppSubscription) -> ChurnConsumer:
@@ -97,6 +101,25 @@ def test_a_subscription_that_is_missing_in_a_listing_is_wrong() -> None:
 
     with pytest.raises(AssertionError, match="client1:two is not listed"):
         fixture.run(1)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_what_is_being_taken_over_may_be_listed_as_not_connected(
+    monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    fixture = ChurnFixture()
+    subscription = fixture.hold()
+    fixture.run(1)
+    answers: list[Any] = []
+    monkeypatch.setattr(fixture.first, "ask", lambda _, answered, failed: answers.append((answered, failed)))
+    fixture.application.list_subscriptions(fixture.first, [])
+    if is_taken:
+        subscription.consume(fixture.first)
+    [(answered, _)] = answers
+    listed = Listed([row(sid=subscription.sid, connected=False)])
+
+    with nullcontext() if is_taken else pytest.raises(AssertionError, match="listed as not connected"):
+        answered(listed)
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("?"), ConnectionClosedError("?"), GaplessError("?")])

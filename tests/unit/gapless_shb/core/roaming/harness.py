@@ -59,9 +59,11 @@ class Node(World):
 class Pair:
     """The home of the client's subscriptions, and another SHB."""
 
+    kind = Node
+
     def __init__(self, secret: bytes = SECRET) -> None:
         self.posted: list[tuple[str, str, bytes]] = []
-        self.nodes = {node: Node(node, self.posted, secret) for node in NODES}
+        self.nodes = {node: self.kind(node, self.posted, secret) for node in NODES}
         self.home, self.other = self.nodes[HOME], self.nodes[OTHER]
         self.cut = False
         """Whether mail is lost."""
@@ -148,6 +150,7 @@ class Pair:
         in_use: m.InUse = m.InUse.ERROR,
         again: bool = False,
         start: m.StartAt = m.StartAt.LATEST,
+        start_wall: int = 0,
         acknowledged: tuple[m.Acknowledged, ...] = (),
         commits: bool = False,
         on_change: m.OnChange = m.OnChange.ERROR,
@@ -169,7 +172,7 @@ class Pair:
             ("#",),
             selector,
             m.StartAt.TOKEN if token is not None else start,
-            0,
+            start_wall,
             positions,
             (given.home_sid or given.sid) if given else 0,
             given.generation if given else 0,

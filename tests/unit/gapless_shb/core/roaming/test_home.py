@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.gauges import values_by
 from gapless.core.network import facts as r
 from gapless.core.wire import messages as m
+from gapless_shb.core.state import gauges
 from unit.gapless_shb.core.roaming.harness import OTHER, Pair, Token, begins
 
 
@@ -222,6 +224,47 @@ def test_a_subscription_gets_another_filter_from_anywhere() -> None:
     assert (pair.attached(pair.other, second).home_sid, answer.created) == (answer.home_sid, True)
     wanted = {tick for tick, properties, _ in pair.home.log if properties["w"] == 0}
     assert pair.ticks(pair.other, second) == [tick for tick in events if tick in wanted]
+
+
+@pytest.mark.parametrize("repeated", [False, True], ids=["once", "its mail comes once more"])
+@pytest.mark.parametrize("on_change", [m.OnChange.KEEP_POSITION, m.OnChange.JMS])
+def test_who_waits_elsewhere_and_leaves_changes_nothing_afterwards(on_change: m.OnChange, *, repeated: bool) -> None:
+    pair = Pair()
+    has_it = pair.come(pair.home, "one", selector="w = 1")
+    waits = pair.session("two")
+    pair.subscribe(pair.other, waits, selector="w = 0", in_use=m.InUse.WAIT, on_change=on_change)
+    asked = [*pair.posted]
+    pair.settle(2000)
+    [before] = pair.home.hosting.registry
+
+    pair.leave(pair.other, waits)
+    pair.settle(0)
+    pair.posted += asked if repeated else []
+    pair.leave(pair.home, has_it)
+    pair.settle(2000)
+
+    [after] = pair.home.hosting.registry
+    assert (after.sid, after.generation, after.selector) == (before.sid, before.generation, "w = 1")
+    assert not pair.home.hosting.consumers
+    assert values_by(pair.home.role.gauges(), gauges.WAITING, "reason")["in_use"] == 0
+    assert not pair.other.messages.get(waits.number)
+
+
+def test_who_waits_elsewhere_and_is_not_heard_for_20_s_changes_nothing_afterwards() -> None:
+    pair = Pair()
+    has_it = pair.come(pair.home, "one", selector="w = 1")
+    waits = pair.session("two")
+    pair.subscribe(pair.other, waits, selector="w = 0", in_use=m.InUse.WAIT, on_change=m.OnChange.KEEP_POSITION)
+    pair.settle(2000)
+    pair.cut = True
+    pair.leave(pair.other, waits)
+    pair.settle(26_000)
+    pair.cut = False
+    pair.leave(pair.home, has_it)
+    pair.settle(2000)
+
+    [record] = pair.home.hosting.registry
+    assert record.selector == "w = 1"
 
 
 def test_one_that_came_while_the_home_was_silent_is_told_that_its_filter_is_another_one_now() -> None:

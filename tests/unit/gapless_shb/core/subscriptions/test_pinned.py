@@ -266,6 +266,62 @@ def test_what_a_host_said_last_counts_while_it_is_silent() -> None:
     assert office.held_back() == {"shop": 3 * SIZE}
 
 
+def test_it_counts_once_more_where_somebody_has_only_looked_at_the_subscription() -> None:
+    """He took his subscription for a moment while the host was away, and had nothing held back from then on."""
+    office = Office(limit("shop", on_pin=OnPin.REFUSE_NEW))
+    office.subscribe_and_leave(1, "job")
+    office.grow(3)
+    assert office.look() == {"shop": 300}
+    office.subscribe(2, "job")
+    office.beat()
+    assert office.held_back() == {}
+
+    office.leave(2)
+    office.beat()
+    office.beat()
+    assert office.held_back() == {"shop": 300}
+    assert [alarm.over for alarm in office.raised] == [False, True, False]
+    assert isinstance(office.subscribe(3, "new"), m.RequestFailed)
+
+
+def test_it_does_not_count_again_for_who_has_acknowledged_meanwhile() -> None:
+    office = Office(limit("shop"))
+    office.subscribe_and_leave(1, "job")
+    office.grow(3)
+    assert office.look() == {"shop": 300}
+    answer = office.subscribe(2, "job")
+    assert isinstance(answer, m.Subscribed)
+    office.beat()
+    tick = office.log[0][0]
+    office.feed(m.Acknowledge(answer.sid, [m.Acknowledged(PUBEND, tick, tick)]), office.session(2))
+    office.leave(2)
+    office.beat()
+    office.beat()
+
+    assert office.held_back() == {"shop": 0}
+    assert office.look() == {"shop": 200}
+
+
+def test_what_is_kept_of_those_who_hold_nothing_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "LEFT_MAX", 1)
+    office = Office(limit("*"))
+    names = [Principal("one"), Principal("two")]
+    for number, who in enumerate(names):
+        office.subscribe_and_leave(1 + number, "job", who)
+    office.grow(3)
+    assert office.look() == {"one": 300, "two": 300}
+    for number, who in enumerate(names):
+        office.subscribe(3 + number, "job", who)
+    office.beat()
+    for number in range(len(names)):
+        office.leave(3 + number)
+    office.beat()
+    office.beat()
+
+    known = [size for size in office.held_back().values() if size]
+    assert known == [300], "of the other one its log's host is asked again"
+
+
 def test_only_the_host_of_a_log_is_believed() -> None:
     office = Office(limit("shop"))
     office.subscribe_and_leave(1, "job")
