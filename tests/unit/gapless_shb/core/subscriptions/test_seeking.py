@@ -85,6 +85,15 @@ class Office(AttachRig):
             for tick in message.columns.ticks()
         ]
 
+    def held(self, number: int) -> list[int]:
+        """The events that a session shares, by their ticks."""
+        return [
+            tick
+            for session, message in self.world.heard
+            if session == number and isinstance(message, m.DeliverHeld)
+            for tick in message.columns.ticks()
+        ]
+
     def holds(self) -> list[Hold]:
         return [effect for effect in self.said if isinstance(effect, Hold)]
 
@@ -148,6 +157,27 @@ def test_who_comes_back_gets_it_whether_it_is_found_by_then_or_not(answered: boo
     assert told == ([(PUBEND, office.world.located)] if answered else [])
     office.world.rest_here()
     assert office.got(2) == office.world.of_the_time
+
+
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("answered", [False, True])
+def test_those_who_share_a_subscription_get_it_too(*, stays: bool, answered: bool) -> None:
+    office = Office()
+    office.begin(sharing=m.Sharing(100, durable=True))
+    if not stays:
+        office.leave(1)
+    office.world.found()
+    if answered:
+        office.world.rest_here()
+    office.ask(2, sharing=m.Sharing(100, durable=True))
+    office.world.sync()
+    if not answered:
+        assert office.held(1) == office.held(2) == []
+
+    office.world.rest_here()
+    office.world.rest_here()
+    assert sorted(office.held(1) + office.held(2)) == office.world.of_the_time
+    assert not [message for _, message in office.world.heard if isinstance(message, m.DeliverSilence)]
 
 
 def test_a_token_that_names_the_pubend_counts_at_once() -> None:
