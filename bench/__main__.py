@@ -73,6 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
     add_options_of_spark(benchmarks.choices["spark"])
     add_options_of_subscriptions(benchmarks.choices["subscriptions"])
     benchmarks.choices["catchup"].add_argument("--full", action="store_true", help="eight times the events, once")
+    benchmarks.choices["shared"].add_argument(
+        "--peers", action="store_true", help="also consumer groups of Redis Streams, and pull consumers of NATS"
+    )
     for name, rounds in (("tokens", 200), ("transforms", 3)):
         benchmark = benchmarks.choices[name]
         benchmark.add_argument("--kills", type=int, default=200)
