@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, cast
 
 from msgspec.structs import replace
+from typing_extensions import TypeVar
 
 from gapless import loggers, tracing
 from gapless.client.awaitable import ClosedWhenLeft
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from gapless.core.client.consuming.sharing import SharedCore
     from gapless.core.client.link.effects import SettlementAnswered
 
-HeldT = TypeVar("HeldT")
+HeldT = TypeVar("HeldT", default=HeldEvent)
 """The items of the iteration: HeldEvent, and Gap if it was asked for."""
-GapT = TypeVar("GapT")
+GapT = TypeVar("GapT", default=NoReturn)
 """Gap, with `on_gap="deliver"`; otherwise Never."""
 
 BATCH_EVENTS: Final = 64

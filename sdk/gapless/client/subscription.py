@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast
+
+from typing_extensions import TypeVar
 
 from gapless import tracing
 from gapless.client.awaitable import ClosedWhenLeft
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     from gapless.core.client.consuming.subscription import SubscriptionCore
     from gapless.core.stream.ticks import PubendId, Tick
 
-ItemT = TypeVar("ItemT")
+ItemT = TypeVar("ItemT", default=Event)
 """The items of the iteration: Event, and Silence and Gap if they were asked for."""
-GapT = TypeVar("GapT")
+GapT = TypeVar("GapT", default=NoReturn)
 """Gap, with `on_gap="deliver"`; otherwise Never."""
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast
+
+from typing_extensions import TypeVar
 
 import gapless.client.shared as awaited
+from gapless.core.client.consuming.held import HeldEvent
 from gapless.sync.blocking import Blocking
 from gapless.sync.subscription import give_back
 
@@ -16,8 +19,8 @@ if TYPE_CHECKING:
     from gapless.client.holds import HeldBatch, SettleT
     from gapless.sync.runner import Runner
 
-HeldT = TypeVar("HeldT")
-GapT = TypeVar("GapT")
+HeldT = TypeVar("HeldT", default=HeldEvent)
+GapT = TypeVar("GapT", default=NoReturn)
 
 
 class SharedSubscription(Blocking[awaited.SharedSubscription[HeldT, GapT]], Generic[HeldT, GapT]):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, cast
+
+from typing_extensions import TypeVar
 
 import gapless.client.subscription as awaited
+from gapless.core.stream.events import Event
 from gapless.sync.blocking import Blocking
 
 if TYPE_CHECKING:
     import asyncio
 
     from gapless.client.batches import Batch
-    from gapless.core.stream.events import Event
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.sync.runner import Runner
 
-ItemT = TypeVar("ItemT")
-GapT = TypeVar("GapT")
+ItemT = TypeVar("ItemT", default=Event)
+GapT = TypeVar("GapT", default=NoReturn)
 
 
 class Subscription(Blocking[awaited.Subscription[ItemT, GapT]], Generic[ItemT, GapT]):

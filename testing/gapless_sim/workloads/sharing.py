@@ -317,7 +317,7 @@ class Sharing(Applications[SharingApplication]):
             end = application.die if draws.chance(0.4) and not self.is_gentle else application.crash
             world.after(draws.draw(20) * MILLISECOND, client.name, "dies", end, client, life=client.life)
             return
-        if self._is_poison(handed):
+        if self.is_poison(handed):
             world.sometimes("sharing.poison")
             world.after(draws.draw(3) * MILLISECOND, client.name, "dies", self._of(client).crash, client)
             return
@@ -331,7 +331,7 @@ class Sharing(Applications[SharingApplication]):
         for group in groups:
             self._work(consumer, group)
 
-    def _is_poison(self, handed: list[Holding]) -> bool:
+    def is_poison(self, handed: list[Holding]) -> bool:
         """Whether a process dies of one of these: it does not for ever."""
         one_in = POISON_GENTLE if self.is_gentle else POISON
         return any(

@@ -53,8 +53,8 @@ def test_in_the_end_nobody_loses_what_it_holds_by_time() -> None:
 def test_an_event_that_kills_does_not_for_ever(*, is_gentle: bool) -> None:
     workload = Sharing(world_of(3))
     workload.is_gentle = is_gentle
-    deadly = [key for key in range(100) if workload._is_poison([handed(key)])]
+    deadly = [key for key in range(100) if workload.is_poison([handed(key)])]
 
     assert 0 < len(deadly) < 20
-    assert workload._is_poison([handed(deadly[0], POISON_MOST)])
-    assert not workload._is_poison([handed(deadly[0], POISON_MOST + 1)])
+    assert workload.is_poison([handed(deadly[0], POISON_MOST)])
+    assert not workload.is_poison([handed(deadly[0], POISON_MOST + 1)])
