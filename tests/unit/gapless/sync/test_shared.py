@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless import loggers
 from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_network import FakeNetwork
@@ -154,6 +155,7 @@ def test_a_thread_that_forgets_an_event_gives_it_back(work: Work, caplog: pytest
         assert again.redelivered
         jobs.acknowledge(again)
 
+    assert loggers.flush(30)
     assert caplog.text.count("it is retried") == 1
 
 

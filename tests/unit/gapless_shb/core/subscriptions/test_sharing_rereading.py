@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from gapless.core.wire.messages import Kind, Settle, Verdict
+from gapless_shb.core.shared.consumers import SharedSubscription
+from gapless_shb.core.subscriptions import sharing
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.subscriptions.test_sharing import SharingRig, ticks_of
 
 
-def test_what_somebody_names_after_a_crash_is_read_and_nothing_beyond_the_window() -> None:
+class Recorded(SharedSubscription):
+    """Each that was made, in order."""
+
+    made: list[Recorded]
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.made.append(self)
+
+
+def test_what_somebody_names_after_a_crash_is_read_and_nothing_beyond_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Recorded, "made", [], raising=False)
+    monkeypatch.setattr(sharing, "SharedSubscription", Recorded)
     rig = SharingRig()
     one = rig.come("one", sharing={"window": 1})
     rig.publish_all(5)
@@ -16,7 +36,7 @@ def test_what_somebody_names_after_a_crash_is_read_and_nothing_beyond_the_window
     session = rig.session("one")
     rig.ask(session, known=one.answer, sharing={"window": 1, "holds": (one.holds(tick),)})
     rig.sync()
-    shared = rig.role._sharing._shared[one.answer.sid]
+    shared = Recorded.made[-1]
     events = rig.knowledge(0, rig.stable, raw=True, reply=True).data
     assert list(events.ticks) == ticks_of(rig)
 

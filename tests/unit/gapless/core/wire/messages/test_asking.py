@@ -9,7 +9,7 @@ from gapless.core.wire.messages import ListedSubscription
 
 def test_a_row_of_an_older_broker_says_nothing_of_what_is_held_back() -> None:
     row = ListedSubscription(1, "c", "s", ("t",), "", False, [], 0, 0.0, True, waiting=("somebody",), pinned_bytes=7)
-    *older, _ = msgspec.to_builtins(row)
+    *older, _, _ = msgspec.to_builtins(row)
 
     assert msgspec.convert(older, ListedSubscription) == msgspec.structs.replace(row, pinned_bytes=None)
 
