@@ -387,7 +387,8 @@ class Window:
         """
         fitting = min(4 * self.span, self.LONGEST, covered * target // size if size else self.LONGEST)
         if cut:
-            self.span = max(min(fitting, self.span), 1)
+            # One event may be more than should come. A shorter range would bring none, and so seem to be sparse.
+            self.span = covered if size > 2 * target else max(min(fitting, self.span), 1)
         elif size > 2 * target:
             self.span = max(self.span // 4, min(self.span, self._shortest))
         else:

@@ -128,9 +128,9 @@ class Scan:
         self._lost = IntervalSet()
         """Something is lost here, so each reader fetches for itself."""
         self._woken: list[int] = []
-        self._going: dict[int, None] = {}
-        """The readers that were woken, and have not come to rest yet."""
-        self._counted = 0
+        self._going: dict[int, Tick] = {}
+        """The readers that were woken, and have not come to rest yet, and where each stood."""
+        self._counted = self._counted_held = 0
         self._now = 0
         """The time of the last turn."""
 
@@ -224,11 +224,20 @@ class Scan:
         What was left to a later fetch is asked for again when there is room for it. An answer that is at hand would
         come in the same instant, would be left to a later fetch once more, and so on for ever.
         """
-        if self._held < self._memory.fetch_bytes:
+        if self._held < self._fetch_bytes:
             return True
         self._under_way = [each for each in self._under_way if self._serves_somebody(each.fetch)]
         self._count()
-        return self._held < self._memory.fetch_bytes
+        return self._held < self._fetch_bytes
+
+    @property
+    def _fetch_bytes(self) -> int:
+        """About how many bytes should be under way.
+
+        What has come of them makes it no less: else there would be room again for what is left to a later fetch, as
+        soon as it is, and that could be asked for again in the same instant, and so on for ever.
+        """
+        return self._memory.fetch_bytes_beside(self._counted_held)
 
     @property
     def _held(self) -> int:
@@ -309,7 +318,7 @@ class Scan:
 
     def _bound(self) -> None:
         """Leaves to later fetches what is more than may be held of what is under way."""
-        left, kept, is_less = BEYOND * self._memory.fetch_bytes, list[_UnderWay](), False
+        left, kept, is_less = BEYOND * self._fetch_bytes, list[_UnderWay](), False
         for each in self._under_way:
             end = each.fetch.end
             if left > 0:
@@ -327,7 +336,12 @@ class Scan:
         """A fetch has a front that is complete: makes parts of it, and wakes those who wait in it."""
         fetch = under_way.fetch
         lo, upto = fetch.start, fetch.upto
-        fetch.teach(self._window, self._memory.fetch_bytes)
+        fetch.teach(self._window, self._fetch_bytes)
+        woken = {sid: at for sid, (at, _) in self._waiting.items() if lo <= at < upto}
+        for sid in woken:
+            self._served(sid)
+        self._woken += woken
+        self._going |= woken
         events = fetch.whole
         if events is None:
             self._lost.add(lo, upto)
@@ -338,11 +352,6 @@ class Scan:
             self._under_way.remove(under_way)
         else:  # the rest of the answer may be on its way already
             under_way.fetch, under_way.counts_until = rest, self._now + ANSWERED_WITHIN
-        woken = [sid for sid, (at, _) in self._waiting.items() if lo <= at < upto]
-        for sid in woken:
-            self._served(sid)
-        self._woken += woken
-        self._going.update(dict.fromkeys(woken))
 
     def _cut_up(self, start: Tick, upto: Tick, events: EventBatch) -> None:
         for first in range(0, max(len(events), 1), PIECE):
@@ -360,8 +369,13 @@ class Scan:
         for kept in list(self._parts.values())[:-1]:
             if held <= most:
                 break
-            held -= kept.size
-            self._drop(kept)
+            if not self._is_due(kept):
+                held -= kept.size
+                self._drop(kept)
+
+    def _is_due(self, part: Scanned) -> bool:
+        """Whether a reader that was woken for a part has not had its turn yet: it would ask for it again, and so on."""
+        return any(part.after <= at < part.upto for at in self._going.values())
 
     def _drop(self, part: Scanned) -> None:
         del self._parts[part.after]
@@ -369,6 +383,7 @@ class Scan:
 
     def _count(self) -> None:
         """Counts what is kept in the memory of the broker."""
-        held = sum(part.size for part in self._parts.values()) + self._held
+        self._counted_held = self._held
+        held = sum(part.size for part in self._parts.values()) + self._counted_held
         self._memory.pages += held - self._counted
         self._counted = held

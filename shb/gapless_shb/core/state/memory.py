@@ -85,7 +85,11 @@ class Memory:
     @property
     def fetch_bytes(self) -> int:
         """About how many bytes a reader should fetch now."""
-        return max(self.least // 2, min(self.free // READER_PART, FETCH_BYTES))
+        return self.fetch_bytes_beside(0)
+
+    def fetch_bytes_beside(self, own: int) -> int:
+        """Returns the same for whoever holds `own` bytes of what it has fetched: as if it did not."""
+        return max(self.least // 2, min((self.free + own) // READER_PART, FETCH_BYTES))
 
     @property
     def first_bytes(self) -> int:

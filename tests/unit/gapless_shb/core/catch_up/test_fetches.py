@@ -218,6 +218,8 @@ def test_of_a_dense_batch_no_more_is_asked_for_than_there_is_room_for() -> None:
     assert window.span == 3
     window.learn(3, 700, 300)
     assert window.span == 3, "one event may be larger than all that there is room for"
+    window.learn(2, 700, 300, cut=True)
+    assert window.span == 2, "a shorter range would bring no event, and not show how dense they are"
 
     window.learn(3, 0, 300)
     assert window.span == shortest

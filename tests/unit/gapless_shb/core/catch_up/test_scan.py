@@ -327,6 +327,43 @@ def test_an_answer_that_is_at_hand_is_not_asked_for_and_left_for_ever() -> None:
         pytest.fail("it is asked for in circles")
 
 
+def test_what_has_come_makes_it_no_less_that_may_be_under_way() -> None:
+    """Seed 106841 of delta: one large event took the room for itself, and there was room again when it was left."""
+    rig = Rig(1 << 20)
+    rig.widen()
+    rig.want(1, 100, 120)
+    rig.want(2, 200, 220)
+    small = EventBatch([115], [encode_event("t", {}, None, bytes(30_000))], [30_000])
+    for _ in range(100):
+        asked = len(rig.asked)
+        offer_upper_half(rig, 2)
+        rig.scan.offer(Knowledge("p@1", 110, 120, small), ())
+        rig.scan.start(0)
+        if len(rig.asked) == asked:
+            break
+    else:
+        pytest.fail("it is asked for in circles")
+
+    rig.scan.offer(Knowledge("p@1", 200, 210), ())
+    assert rig.scan.take_woken() == [2]
+
+
+def test_what_a_reader_is_about_to_take_is_not_given_up_for_what_comes_behind_it() -> None:
+    """Seed 106185 of delta: it asked for all of that again, in each of its turns."""
+    rig = Rig(1 << 20)
+    rig.widen()
+    rig.want(1, 0, 60)
+    rig.scan.offer(Knowledge("p@1", 0, 10, batch(5)), ())
+    for lo in range(10, 60, 10):
+        large = EventBatch([lo + 5], [encode_event("t", {}, None, bytes(900_000))], [900_000])
+        rig.scan.offer(Knowledge("p@1", lo, lo + 10, large), ())
+
+    assert rig.scan.take_woken() == [1]
+    assert rig.scan.part(0) is not None
+
+    assert rig.memory.pages < 2 << 20
+
+
 def test_what_nobody_waits_for_any_more_takes_no_room() -> None:
     rig = Rig()
     with_holes_at_the_front(rig, 3)
