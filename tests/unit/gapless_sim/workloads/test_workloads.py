@@ -37,7 +37,7 @@ RUNS: dict[str, dict[str, Sequence[int]]] = {
     "transforms": {"local": (2, 4, 5), "hostile": (3, 20)},
     "committing": {"local": (0, 1, 4, 6, 16, 21, 28)},
     "transactions": {"local": (2, 4), "hostile": (1, 4)},
-    "sharing": {"local": (203, 208, 211, 217, 220), "hostile": (4,)},
+    "sharing": {"local": (17, 203, 208, 211, 217, 220), "hostile": (4,)},
 }
 """Seeds by router in which it happens, most of it twice: not many, for each day's seeds run these workloads, too."""
 
