@@ -1,4 +1,4 @@
-"""What consumers of a shared subscription hold, and is not read again yet since their broker has crashed."""
+"""What a shared subscription reads again when its broker has crashed, and what it does not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.wire.messages import Kind, Settle, Verdict
+from gapless.core.wire.messages import Kind, OnChange, Settle, Verdict
 from gapless_shb.core.shared.consumers import SharedSubscription
 from gapless_shb.core.subscriptions import sharing
 from unit.gapless_shb.core.harness import PUBEND
@@ -48,3 +48,19 @@ def test_what_somebody_names_after_a_crash_is_read_and_nothing_beyond_the_window
     assert shared.is_full(PUBEND), "its reader has not said yet that it has read that far"
     rig.feed(Settle(one.answer.sid, 1, (Verdict(Kind.ACKNOWLEDGE, one.holds(tick), 0),)), session)
     assert shared.unsettled == 0
+
+
+def test_another_filter_does_not_look_again_at_what_was_passed_as_silence() -> None:
+    """Silence moves the position, and writes no row of the window: what is below the position may be released."""
+    rig = SharingRig()
+    rig.come("one", selector="n > 1000")
+    rig.publish_all(8)
+    rig.wait(2_000)
+    rig.restart()
+    rig.wait(20_000)
+
+    two = rig.come("two", selector="n >= 0", on_change=OnChange.KEEP_POSITION)
+    rig.publish_all(2)
+    rig.settle_down()
+
+    assert sorted(two.events()) == ticks_of(rig)[8:]
