@@ -129,7 +129,11 @@ async def test_a_durable_subscription_goes_on_wherever_its_client_is(
     await publish(urls["shb"], "5", "6")
     assert await at("shb2", "6", aborts=True) == [("5", False), ("6", False)]
     again = await at("shb", "6")
-    assert [body for body, _ in again] == (["6"] if mode == jms.AUTO_ACKNOWLEDGE else ["5", "6"])
+    bodies = [body for body, _ in again]
+    if mode == jms.DUPS_OK_ACKNOWLEDGE:  # it acknowledges what has arrived together, when it asks for more
+        assert bodies in (["6"], ["5", "6"])
+    else:
+        assert bodies == (["6"] if mode == jms.AUTO_ACKNOWLEDGE else ["5", "6"])
     assert all(marked is (mode != jms.DUPS_OK_ACKNOWLEDGE) for _, marked in again)
     await publish(urls["phb"], "7")
     assert await at("shb2", "7") == [("7", False)]

@@ -12,7 +12,7 @@ from gapless_sim.search.run import run_seed
 from gapless_sim.world.options import Options
 from sim.switches.catalogue import switch_named
 
-ROUTER, SEED = "hostile", 85
+ROUTER, SEED = "hostile", 90
 
 
 def world() -> Options:
