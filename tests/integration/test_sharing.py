@@ -294,8 +294,8 @@ async def test_whoever_is_killed_every_event_is_acknowledged_once(tmp_path: Path
     async with BrokerProcess(tmp_path) as broker, workers_of(tmp_path, broker.url, 3) as workers:
         async with gapless.connect(broker.url) as connection:
             for portion in range(KILLS[victim]):
-                await publish(connection, range(200 * portion, 200 * portion + 200))
                 enough = len(workers.numbers("acknowledged")) + chance.randrange(20, 100)
+                await publish(connection, range(200 * portion, 200 * portion + 200))
                 await until(partial(workers.have_done, enough), "some work")
                 if victim != "broker":
                     await workers.kill()
